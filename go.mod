@@ -1,0 +1,3 @@
+module saltern
+
+go 1.26
