@@ -1,0 +1,224 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"saltern/job"
+	"saltern/policy"
+	"saltern/tiers"
+)
+
+// GuardOptions configure Guard. Zero fields take the defaults named.
+type GuardOptions struct {
+	// Timeout is the longest that a read or a write of one job may take; default 1 s.
+	Timeout time.Duration
+	// ListTimeout is the same for lists; default 30 s.
+	ListTimeout time.Duration
+	// Slow is from when on an answer counts against the tier; default Timeout.
+	Slow time.Duration
+	// Read and Write configure the breakers; their Timeout is set from the above.
+	Read, Write policy.BreakerOptions
+}
+
+// Guarded is a tier behind its deadlines and its breakers, one for reads and one for writes. Every
+// call returns in its time, whatever the tier's driver does: the driver is called in a goroutine
+// that is left behind when it hangs.
+type Guarded struct {
+	under       tiers.Tier
+	o           GuardOptions
+	read, write *policy.Breaker
+}
+
+// GuardedStore is a Guarded durable tier.
+type GuardedStore struct {
+	*Guarded
+	store tiers.Store
+}
+
+var (
+	_ tiers.Tier   = (*Guarded)(nil)
+	_ tiers.Filler = (*Guarded)(nil)
+	_ tiers.Store  = (*GuardedStore)(nil)
+)
+
+// Guard puts a tier behind deadlines and breakers.
+func Guard(under tiers.Tier, o GuardOptions) *Guarded {
+	set(&o.Timeout, time.Second)
+	set(&o.ListTimeout, 30*time.Second)
+	set(&o.Slow, o.Timeout)
+	o.Read.Timeout, o.Write.Timeout = o.Timeout, o.Timeout
+	return &Guarded{
+		under: under, o: o, read: policy.NewBreaker(o.Read), write: policy.NewBreaker(o.Write),
+	}
+}
+
+// GuardStore is Guard for a durable tier.
+func GuardStore(under tiers.Store, o GuardOptions) *GuardedStore {
+	return &GuardedStore{Guarded: Guard(under, o), store: under}
+}
+
+// States are the states of the breakers for reads and for writes.
+func (g *Guarded) States() (read, write policy.BreakerState) {
+	return g.read.State(), g.write.State()
+}
+
+// errOwnTimeout is the cause of a deadline that is ours: it counts against the tier. A deadline of
+// the caller says nothing about the tier.
+var errOwnTimeout = errors.New("own timeout")
+
+// guard makes one call of the tier under it.
+func guard[T any](
+	ctx context.Context, g *Guarded, b *policy.Breaker, timeout time.Duration,
+	call func(context.Context) (T, error),
+) (T, error) {
+	var zero T
+	done, allowed := b.Allow()
+	if !allowed {
+		return zero, fmt.Errorf("%s: %w", g.under.Name(), tiers.ErrOpen)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errOwnTimeout)
+	defer cancel()
+	start := time.Now()
+	replies := make(chan reply[T], 1)
+	go func() {
+		v, err := call(ctx)
+		replies <- reply[T]{value: v, err: err}
+	}()
+	var r reply[T]
+	select {
+	case r = <-replies:
+	case <-ctx.Done():
+		r = reply[T]{err: ctx.Err()}
+	}
+	if r.err != nil && ctx.Err() != nil {
+		return zero, g.ended(ctx, done)
+	}
+	done(verdict(r.err, time.Since(start) >= g.o.Slow))
+	return r.value, r.err
+}
+
+// ended ends a call whose context ended: by our own timeout, or because the caller gave up.
+func (g *Guarded) ended(ctx context.Context, done func(policy.Verdict)) error {
+	cause := context.Cause(ctx)
+	if errors.Is(cause, errOwnTimeout) {
+		done(policy.Bad)
+		return fmt.Errorf("%s: %w", g.under.Name(), tiers.ErrTimeout)
+	}
+	done(policy.Neutral)
+	return cause
+}
+
+// verdict is what an answer says about the health of the tier. Not found is an answer, and so is a
+// refusal for what was asked or for want of room.
+func verdict(err error, slow bool) policy.Verdict {
+	for _, answer := range []error{tiers.ErrNotFound, tiers.ErrAbsent, tiers.ErrTooLarge,
+		tiers.ErrInvalid, tiers.ErrFull} {
+		if errors.Is(err, answer) {
+			err = nil
+		}
+	}
+	if err != nil || slow {
+		return policy.Bad
+	}
+	return policy.Good
+}
+
+// Name is the name of the tier under it.
+func (g *Guarded) Name() string { return g.under.Name() }
+
+// Close closes the tier under it.
+func (g *Guarded) Close() error { return g.under.Close() }
+
+// Head is a guarded read.
+func (g *Guarded) Head(ctx context.Context, jid job.JID) (job.Head, error) {
+	return guard(ctx, g, g.read, g.o.Timeout, func(ctx context.Context) (job.Head, error) {
+		return g.under.Head(ctx, jid)
+	})
+}
+
+// Returns is a guarded read.
+func (g *Guarded) Returns(
+	ctx context.Context, jid job.JID, q tiers.ReturnQuery,
+) (tiers.ReturnPage, error) {
+	return guard(ctx, g, g.read, g.o.Timeout, func(ctx context.Context) (tiers.ReturnPage, error) {
+		return g.under.Returns(ctx, jid, q)
+	})
+}
+
+// Merge is a guarded write.
+func (g *Guarded) Merge(ctx context.Context, facts []job.Fact) ([]job.Outcome, error) {
+	return guard(ctx, g, g.write, g.o.Timeout, func(ctx context.Context) ([]job.Outcome, error) {
+		return g.under.Merge(ctx, facts)
+	})
+}
+
+// none is the value of a call that has only an error.
+type none struct{}
+
+// Fill is a guarded write. A tier that is no cache declines.
+func (g *Guarded) Fill(ctx context.Context, s tiers.Snapshot) error {
+	f, ok := g.under.(tiers.Filler)
+	if !ok {
+		return nil
+	}
+	_, err := guard(ctx, g, g.write, g.o.Timeout, func(ctx context.Context) (none, error) {
+		return none{}, f.Fill(ctx, s)
+	})
+	return err
+}
+
+// Evict is a guarded write.
+func (g *Guarded) Evict(ctx context.Context, jid job.JID) error {
+	f, ok := g.under.(tiers.Filler)
+	if !ok {
+		return nil
+	}
+	_, err := guard(ctx, g, g.write, g.o.Timeout, func(ctx context.Context) (none, error) {
+		return none{}, f.Evict(ctx, jid)
+	})
+	return err
+}
+
+// List is a guarded read.
+func (g *GuardedStore) List(ctx context.Context, f tiers.Filter) (tiers.ListPage, error) {
+	return guard(ctx, g.Guarded, g.read, g.o.ListTimeout, func(ctx context.Context) (tiers.ListPage, error) {
+		return g.store.List(ctx, f)
+	})
+}
+
+// Events is a guarded read.
+func (g *GuardedStore) Events(ctx context.Context, q tiers.EventQuery) (tiers.EventPage, error) {
+	return guard(ctx, g.Guarded, g.read, g.o.ListTimeout, func(ctx context.Context) (tiers.EventPage, error) {
+		return g.store.Events(ctx, q)
+	})
+}
+
+// LastFunctions is a guarded read.
+func (g *GuardedStore) LastFunctions(ctx context.Context, fun string) ([]job.LastFunction, error) {
+	return guard(ctx, g.Guarded, g.read, g.o.ListTimeout, func(ctx context.Context) ([]job.LastFunction, error) {
+		return g.store.LastFunctions(ctx, fun)
+	})
+}
+
+// Expire is not guarded: it may run for as long as it needs, and says nothing about reads.
+func (g *GuardedStore) Expire(ctx context.Context, now time.Time) (int, error) {
+	return g.store.Expire(ctx, now)
+}
+
+// SaveRegister is a guarded write.
+func (g *GuardedStore) SaveRegister(ctx context.Context, master string, data []byte) error {
+	_, err := guard(ctx, g.Guarded, g.write, g.o.Timeout, func(ctx context.Context) (none, error) {
+		return none{}, g.store.SaveRegister(ctx, master, data)
+	})
+	return err
+}
+
+// LoadRegister is a guarded read.
+func (g *GuardedStore) LoadRegister(ctx context.Context, master string) ([]byte, error) {
+	return guard(ctx, g.Guarded, g.read, g.o.Timeout, func(ctx context.Context) ([]byte, error) {
+		return g.store.LoadRegister(ctx, master)
+	})
+}

@@ -1,0 +1,160 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"saltern/job"
+	"saltern/tiers"
+)
+
+// Cache is the tier in the process: what is written through the proxy and held in it is exact.
+type Cache interface {
+	tiers.Tier
+	tiers.Filler
+}
+
+// Options configure a Proxy. Fields without a default are required.
+type Options struct {
+	// Cache is asked first. It is never guarded: it cannot fail.
+	Cache Cache
+	// Shared are the tiers between the cache and the store, fastest first; often none.
+	Shared []tiers.Tier
+	// Store is the durable tier.
+	Store tiers.Store
+	// Clock gives out the versions of facts.
+	Clock *job.Clock
+	// Now is the wall clock; default time.Now.
+	Now func() time.Time
+	// Logger takes changes of state; default slog.Default().
+	Logger *slog.Logger
+
+	// ReadBudget bounds one read through all tiers; default 10 s. Readers leave earlier by their
+	// own context.
+	ReadBudget time.Duration
+	// WriteBudget bounds one write to the durable store; default 10 s.
+	WriteBudget time.Duration
+	// SoftTimeout is when a read goes on to the next tier without waiting any longer for this one;
+	// default 50 ms.
+	SoftTimeout time.Duration
+	// NegativeTTL is how long the cache may say that there is no such job without asking again;
+	// default 1 s. Any write of the job ends it at once.
+	NegativeTTL time.Duration
+	// Staleness bounds how old the cache's copy of an unsealed job may be where other proxies write
+	// to the same store; zero where no one else does.
+	Staleness time.Duration
+	// FillBytes is the largest job that is read as a whole to fill the caches; default 4 MiB.
+	FillBytes int
+	// DefaultKeep is how long jobs are kept whose master did not say; default 24 h.
+	DefaultKeep time.Duration
+	// ExpireEvery is how often the store is told to remove what has passed its time; default 1 min.
+	ExpireEvery time.Duration
+	// Master is recorded on loads and events that name none.
+	Master string
+}
+
+func (o Options) withDefaults() Options {
+	set(&o.ReadBudget, 10*time.Second)
+	set(&o.WriteBudget, 10*time.Second)
+	set(&o.SoftTimeout, 50*time.Millisecond)
+	set(&o.NegativeTTL, time.Second)
+	set(&o.FillBytes, 4<<20)
+	set(&o.DefaultKeep, 24*time.Hour)
+	set(&o.ExpireEvery, time.Minute)
+	set(&o.Logger, slog.Default())
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
+}
+
+// set puts a default in the place of a zero.
+func set[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Proxy reads through and writes to its tiers. Its methods are safe for concurrent use.
+type Proxy struct {
+	o Options
+	// lower are the tiers under the cache: the shared ones, then the store.
+	lower []tiers.Tier
+	fills *fills
+	heads flights[job.Head]
+	jobs  flights[tiers.Snapshot]
+	// lags says at the index of a lower tier what the tier does not have; the store has all.
+	lags  []*lag
+	backs *backfiller
+	Stats Stats
+
+	jids reservation
+
+	ctx     context.Context // ends the flights and the loops when the proxy closes
+	cancel  context.CancelCauseFunc
+	loops   sync.WaitGroup
+	expire  chan struct{}
+	closing sync.RWMutex // held for reading by a write; Close waits for all of them
+	closed  bool         // guarded by closing
+}
+
+// ErrClosed is returned for a write that comes while the proxy stops. Nothing of it was stored.
+var ErrClosed = fmt.Errorf("%w: saltern is stopping", tiers.ErrUnavailable)
+
+// Open starts a proxy over tiers that are open. Close ends it.
+func Open(o Options) *Proxy {
+	o = o.withDefaults()
+	p := &Proxy{o: o, fills: newFills(o.Cache), expire: make(chan struct{}, 1)}
+	p.lower = append(append([]tiers.Tier{}, o.Shared...), o.Store)
+	p.lags = make([]*lag, len(p.lower))
+	for i := range p.lags {
+		p.lags[i] = newLag()
+	}
+	p.Stats.init(o.Cache, p.lower)
+	p.ctx, p.cancel = context.WithCancelCause(context.Background())
+	p.backs = newBackfiller(p)
+	p.loops.Go(p.expireLoop)
+	for i, t := range o.Shared {
+		if f, ok := t.(tiers.Filler); ok {
+			p.loops.Go(func() { p.repairLoop(i, f) })
+		}
+	}
+	return p
+}
+
+// Close refuses further writes, waits for those under way, stops the loops and closes the tiers,
+// the store last.
+func (p *Proxy) Close() error {
+	p.closing.Lock()
+	p.closed = true
+	p.closing.Unlock()
+	p.cancel(ErrClosed)
+	p.loops.Wait()
+	p.heads.wait()
+	p.jobs.wait()
+	errs := []error{p.o.Cache.Close()}
+	for _, t := range p.lower {
+		if err := t.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("close %s: %w", t.Name(), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ttl is how long a cache may keep a job; negative when it may not.
+func (p *Proxy) ttl(h job.Head, sealed bool) time.Duration {
+	now := p.o.Now()
+	keep, born := p.o.DefaultKeep, h.JID.PlausibleTime(now)
+	if h.Load != nil {
+		born = h.JID.PlausibleTime(h.Load.Version.Time())
+		if h.Load.Keep != job.KeepUnset {
+			keep = keepDuration(h.Load.Keep)
+		}
+	}
+	return ttlOf(keep, now.Sub(born), p.o.Staleness, sealed)
+}

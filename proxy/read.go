@@ -1,0 +1,190 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"saltern/job"
+	"saltern/tiers"
+)
+
+// Head gives all that is known of a job but its returns. tiers.ErrNotFound means that there is no
+// such job; any other error, that it could not be told.
+func (p *Proxy) Head(ctx context.Context, jid job.JID) (job.Head, error) {
+	h, err := p.o.Cache.Head(ctx, jid)
+	a := answerOf(err)
+	p.Stats.count(0, a)
+	switch a {
+	case Hit:
+		return h, nil
+	case Absent:
+		return job.Head{}, tiers.ErrNotFound
+	}
+	return p.heads.do(ctx, p, string(jid), func(ctx context.Context, landed func()) (job.Head, error) {
+		return p.readHead(ctx, jid, landed)
+	})
+}
+
+// readHead reads a head from the tiers under the cache and fills those above the one that had it.
+func (p *Proxy) readHead(ctx context.Context, jid job.JID, landed func()) (job.Head, error) {
+	f := p.fills.begin(jid)
+	found, err := cascade(ctx, p, jid, func(ctx context.Context, t tiers.Tier) (job.Head, error) {
+		return t.Head(ctx, jid)
+	})
+	s := tiers.Snapshot{Head: found.value}
+	landed()
+	s, err = p.land(f, s, err)
+	if err != nil {
+		return job.Head{}, err
+	}
+	p.backs.enqueue(found, s)
+	return s.Head, nil
+}
+
+// Returns gives a page of a job's returns. Errors are as for Head.
+func (p *Proxy) Returns(ctx context.Context, jid job.JID, q tiers.ReturnQuery) (tiers.ReturnPage, error) {
+	page, err := p.o.Cache.Returns(ctx, jid, q)
+	a := answerOf(err)
+	p.Stats.count(0, a)
+	switch a {
+	case Hit:
+		return page, nil
+	case Absent:
+		return tiers.ReturnPage{}, tiers.ErrNotFound
+	}
+	if q.After != "" || q.Only != nil || q.NoPayload {
+		return p.readPage(ctx, jid, q)
+	}
+	s, err := p.jobs.do(ctx, p, string(jid), func(ctx context.Context, landed func()) (tiers.Snapshot, error) {
+		return p.readJob(ctx, jid, landed)
+	})
+	if err != nil {
+		return tiers.ReturnPage{}, err
+	}
+	return cut(s, q.MaxBytes), nil
+}
+
+// readPage reads a part of a job's returns from the tiers under the cache. A part fills nothing.
+func (p *Proxy) readPage(ctx context.Context, jid job.JID, q tiers.ReturnQuery) (tiers.ReturnPage, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.o.ReadBudget)
+	defer cancel()
+	found, err := cascade(ctx, p, jid, func(ctx context.Context, t tiers.Tier) (tiers.ReturnPage, error) {
+		return t.Returns(ctx, jid, q)
+	})
+	return found.value, err
+}
+
+// whole is what a tier said when it was asked for a job as a whole.
+type whole struct {
+	head job.Head
+	page tiers.ReturnPage
+}
+
+// readJob reads a job as a whole, if it is not too large for that, and fills the tiers above the
+// one that had it. A snapshot without HasReturns has the first page of a larger job; it is not
+// filled.
+func (p *Proxy) readJob(ctx context.Context, jid job.JID, landed func()) (tiers.Snapshot, error) {
+	f := p.fills.begin(jid)
+	found, err := cascade(ctx, p, jid, func(ctx context.Context, t tiers.Tier) (whole, error) {
+		page, err := t.Returns(ctx, jid, tiers.ReturnQuery{MaxBytes: p.o.FillBytes})
+		if err != nil || page.Next != "" {
+			return whole{page: page}, err
+		}
+		h, err := t.Head(ctx, jid)
+		return whole{head: h, page: page}, err
+	})
+	s := tiers.Snapshot{Head: found.value.head, Returns: found.value.page.Returns, HasReturns: true}
+	landed()
+	if err == nil && found.value.page.Next != "" {
+		return f.amend(s)
+	}
+	s, err = p.land(f, s, err)
+	if err == nil {
+		p.backs.enqueue(found, s)
+	}
+	return s, err
+}
+
+// land ends a fill with what the tiers said: the snapshot, that there is no such job, or that they
+// could not tell. What was written in the meantime is in the snapshot that it gives.
+func (p *Proxy) land(f *fill, s tiers.Snapshot, err error) (tiers.Snapshot, error) {
+	switch {
+	case err == nil:
+		s.Head.JID = f.jid
+		s.TTL = p.ttl(s.Head, sealed(s))
+	case errors.Is(err, tiers.ErrNotFound):
+		s = tiers.Snapshot{Head: job.Head{JID: f.jid}, Absent: true, HasReturns: true, TTL: p.o.NegativeTTL}
+	default:
+		f.cancel()
+		return tiers.Snapshot{}, err
+	}
+	s, err = f.commit(s, p.ttl)
+	if err == nil && s.Absent {
+		err = tiers.ErrNotFound
+	}
+	return s, err
+}
+
+func sealed(s tiers.Snapshot) bool {
+	if !s.HasReturns || len(s.Returns) < len(s.Head.Minions) {
+		return false
+	}
+	minions := make([]job.Minion, len(s.Returns))
+	for i := range s.Returns {
+		minions[i] = s.Returns[i].Minion
+	}
+	return s.Head.Sealed(minions)
+}
+
+// cut makes a page out of a snapshot.
+func cut(s tiers.Snapshot, maxBytes int) tiers.ReturnPage {
+	n := PageLen(s.Returns, maxBytes)
+	page := tiers.ReturnPage{Returns: slices.Clip(s.Returns[:n])}
+	if n > 0 && (n < len(s.Returns) || !s.HasReturns) {
+		page.Next = s.Returns[n-1].Minion
+	}
+	return page
+}
+
+// PageLen is how many of the returns make a page of at most maxBytes; at least one.
+func PageLen(returns []job.Return, maxBytes int) int {
+	if maxBytes <= 0 {
+		return len(returns)
+	}
+	bytes := 0
+	for i, r := range returns {
+		bytes += len(r.Ret) + len(r.Rest) + len(r.Times)
+		if bytes > maxBytes && i > 0 {
+			return i
+		}
+	}
+	return len(returns)
+}
+
+// List, Events and LastFunctions are answered by the store alone: no cache has all of them.
+
+// List gives a page of jobs, newest first.
+func (p *Proxy) List(ctx context.Context, f tiers.Filter) (tiers.ListPage, error) {
+	return p.o.Store.List(ctx, f)
+}
+
+// Events gives a page of events.
+func (p *Proxy) Events(ctx context.Context, q tiers.EventQuery) (tiers.EventPage, error) {
+	return p.o.Store.Events(ctx, q)
+}
+
+// LastFunctions gives the minions with their last functions.
+func (p *Proxy) LastFunctions(ctx context.Context, fun string) ([]job.LastFunction, error) {
+	return p.o.Store.LastFunctions(ctx, fun)
+}
+
+// SaveRegister keeps a Thorium register.
+func (p *Proxy) SaveRegister(ctx context.Context, master string, data []byte) error {
+	return p.o.Store.SaveRegister(ctx, master, data)
+}
+
+// LoadRegister gives a Thorium register, or tiers.ErrNotFound.
+func (p *Proxy) LoadRegister(ctx context.Context, master string) ([]byte, error) {
+	return p.o.Store.LoadRegister(ctx, master)
+}

@@ -1,0 +1,120 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"saltern/job"
+	"saltern/tiers"
+)
+
+// found is a value, the lower tier that had it, and the leases that tiers above it gave with their
+// misses.
+type found[T any] struct {
+	value  T
+	tier   int
+	leases []lease
+}
+
+type lease struct {
+	tier  int
+	token string
+}
+
+// cascade asks the tiers under the cache from the fastest to the durable store, until one has the
+// value. A tier that misses, fails, has its breaker open, or is slower than the soft timeout is
+// passed by; only the word of the durable store makes the error tiers.ErrNotFound. If the store
+// cannot be asked, a late answer of a tier that was passed by is taken after all.
+func cascade[T any](
+	ctx context.Context, p *Proxy, jid job.JID, ask func(context.Context, tiers.Tier) (T, error),
+) (found[T], error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the late ones
+	var (
+		result found[T]
+		late   []<-chan reply[T]
+		errs   []error
+	)
+	last := len(p.lower) - 1
+	for i, t := range p.lower {
+		if p.lags[i].behind(jid) {
+			p.Stats.count(i+1, Skipped)
+			continue
+		}
+		r, pending := askTier(ctx, p, i, i < last, ask)
+		if pending != nil {
+			p.Stats.count(i+1, TimedOut)
+			late = append(late, pending)
+			continue
+		}
+		a := answerOf(r.err)
+		p.Stats.count(i+1, a)
+		switch a {
+		case Hit:
+			result.value, result.tier = r.value, i
+			return result, nil
+		case Absent:
+			return result, tiers.ErrNotFound
+		case Miss:
+			if i == last {
+				return result, tiers.ErrNotFound
+			}
+			if miss, ok := errors.AsType[*tiers.Miss](r.err); ok {
+				result.leases = append(result.leases, lease{tier: i, token: miss.Lease})
+			}
+		default:
+			errs = append(errs, fmt.Errorf("%s: %w", t.Name(), r.err))
+		}
+	}
+	for _, pending := range late {
+		if r := await(ctx, pending); r.err == nil {
+			// Which tier it was does not matter: nothing is filled from a late answer.
+			return found[T]{value: r.value}, nil
+		}
+	}
+	return result, errors.Join(append([]error{tiers.ErrUnavailable}, errs...)...)
+}
+
+// reply is what a tier said to one question.
+type reply[T any] struct {
+	tier  int
+	value T
+	err   error
+}
+
+// askTier asks one tier. With soft, it waits no longer than the soft timeout, and the channel that
+// it then gives has the late reply.
+func askTier[T any](
+	ctx context.Context, p *Proxy, i int, soft bool, ask func(context.Context, tiers.Tier) (T, error),
+) (reply[T], <-chan reply[T]) {
+	if !soft {
+		v, err := ask(ctx, p.lower[i])
+		return reply[T]{tier: i, value: v, err: err}, nil
+	}
+	replies := make(chan reply[T], 1)
+	go func() {
+		v, err := ask(ctx, p.lower[i])
+		replies <- reply[T]{tier: i, value: v, err: err}
+	}()
+	timer := time.NewTimer(p.o.SoftTimeout)
+	defer timer.Stop()
+	select {
+	case r := <-replies:
+		return r, nil
+	case <-timer.C:
+		return reply[T]{}, replies
+	case <-ctx.Done():
+		return reply[T]{tier: i, err: context.Cause(ctx)}, nil
+	}
+}
+
+func await[T any](ctx context.Context, replies <-chan reply[T]) reply[T] {
+	select {
+	case r := <-replies:
+		return r
+	case <-ctx.Done():
+		return reply[T]{err: context.Cause(ctx)}
+	}
+}

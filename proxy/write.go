@@ -1,0 +1,162 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+
+	"saltern/job"
+	"saltern/tiers"
+)
+
+// Write stores facts: all of them are durable, and seen by every read through this proxy, when it
+// returns, and the outcomes say what became of each. After an error none of them is acknowledged;
+// some may yet be stored, which a second Write of the same facts does not mind.
+//
+// Versions are given here; facts that have one keep it (a replay).
+func (p *Proxy) Write(ctx context.Context, facts ...job.Fact) ([]job.Outcome, error) {
+	if len(facts) == 0 {
+		return nil, nil
+	}
+	p.closing.RLock()
+	defer p.closing.RUnlock()
+	if p.closed {
+		return nil, ErrClosed
+	}
+	for i, f := range facts {
+		f, err := p.stamp(f)
+		if err != nil {
+			return nil, err
+		}
+		facts[i] = f
+	}
+	begun := p.beginCreations(facts)
+	outcomes, err := p.fanOut(ctx, facts)
+	if err != nil {
+		p.Stats.WriteErrors.Add(1)
+		cancelAll(begun)
+		p.forgetAll(ctx, facts)
+		return nil, err
+	}
+	p.show(ctx, begun, facts, outcomes)
+	p.Stats.Writes.Add(1)
+	return outcomes, nil
+}
+
+// stamp checks a fact and gives it a version and a master where it has none.
+func (p *Proxy) stamp(f job.Fact) (job.Fact, error) {
+	if err := checkJID(f); err != nil {
+		return nil, err
+	}
+	switch f := f.(type) {
+	case job.Load:
+		p.version(&f.Version)
+		set(&f.Master, p.o.Master)
+		return f, nil
+	case job.Minions:
+		p.version(&f.Version)
+		return f, checkMinions(f.IDs)
+	case job.Return:
+		p.version(&f.Version)
+		return f, checkMinions([]job.Minion{f.Minion})
+	case job.EndTime:
+		p.version(&f.Version)
+		return f, nil
+	case job.NoCache:
+		p.version(&f.Version)
+		return f, nil
+	case job.Event:
+		p.version(&f.Version)
+		set(&f.Master, p.o.Master)
+		return f, nil
+	default:
+		return nil, fmt.Errorf("%w: fact %T", tiers.ErrInvalid, f)
+	}
+}
+
+func (p *Proxy) version(v *job.Version) {
+	if *v == 0 {
+		*v = p.o.Clock.Next()
+		return
+	}
+	p.o.Clock.Observe(*v)
+}
+
+func checkJID(f job.Fact) error {
+	if _, isEvent := f.(job.Event); isEvent {
+		return nil
+	}
+	if n := len(f.Job()); n == 0 || n > job.MaxJIDBytes {
+		return fmt.Errorf("%w: jid of %d bytes; 1 to %d are allowed", tiers.ErrInvalid, n, job.MaxJIDBytes)
+	}
+	return nil
+}
+
+func checkMinions(ids []job.Minion) error {
+	for _, id := range ids {
+		if n := len(id); n == 0 || n > job.MaxMinionBytes {
+			return fmt.Errorf("%w: minion id of %d bytes; 1 to %d are allowed",
+				tiers.ErrInvalid, n, job.MaxMinionBytes)
+		}
+	}
+	return nil
+}
+
+// beginCreations begins a fill for each job of which these facts may be the first, so that facts
+// written beside this call are in what the cache is filled with.
+func (p *Proxy) beginCreations(facts []job.Fact) map[job.JID]*fill {
+	var begun map[job.JID]*fill
+	for _, f := range facts {
+		l, isLoad := f.(job.Load)
+		if !isLoad || begun[l.JID] != nil {
+			continue
+		}
+		if begun == nil {
+			begun = make(map[job.JID]*fill, 1)
+		}
+		begun[l.JID] = p.fills.begin(l.JID)
+	}
+	return begun
+}
+
+func cancelAll(begun map[job.JID]*fill) {
+	for _, f := range begun {
+		f.cancel()
+	}
+}
+
+// forgetAll takes the jobs of facts, of which it is not known whether they are stored, out of the
+// cache.
+func (p *Proxy) forgetAll(ctx context.Context, facts []job.Fact) {
+	for _, f := range facts {
+		if f.Job() != "" {
+			p.fills.forget(ctx, f.Job())
+		}
+	}
+}
+
+// show makes stored facts visible to readers of the cache. The first fact of a job makes the cache
+// hold it: nothing else is known of it but what was noted meanwhile.
+func (p *Proxy) show(
+	ctx context.Context, begun map[job.JID]*fill, facts []job.Fact, outcomes []job.Outcome,
+) {
+	created := make(map[job.JID]bool, 1)
+	for i, f := range facts {
+		switch {
+		case f.Job() == "":
+			continue
+		case outcomes[i] == job.Created:
+			created[f.Job()] = true
+		case outcomes[i] == job.Differs || outcomes[i] == job.Dropped:
+			continue
+		}
+		p.fills.note(ctx, f)
+	}
+	for jid, f := range begun {
+		if created[jid] {
+			// Overtaken or not, the facts are stored; the cache is then left without the job.
+			_, _ = f.commit(tiers.Snapshot{Head: job.Head{JID: jid}, HasReturns: true}, p.ttl)
+		} else {
+			f.cancel()
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"saltern/job"
+	"saltern/tiers"
+)
+
+// fanOut writes facts to every tier under the cache at once. The store's answer is the answer; it
+// does not wait for a shared tier. A shared tier is not asked for the jobs of facts that it has not
+// taken yet, and what it does not take is remembered.
+func (p *Proxy) fanOut(ctx context.Context, facts []job.Fact) ([]job.Outcome, error) {
+	for i, t := range p.o.Shared {
+		p.lags[i].begin(facts)
+		p.loops.Go(func() { p.mergeShared(i, t, facts) })
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.o.WriteBudget)
+	defer cancel()
+	outcomes, err := p.o.Store.Merge(ctx, facts)
+	if err != nil {
+		return nil, fmt.Errorf("write to %s: %w", p.o.Store.Name(), err)
+	}
+	return outcomes, nil
+}
+
+// mergeShared writes facts to one shared tier.
+func (p *Proxy) mergeShared(i int, t tiers.Tier, facts []job.Fact) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), p.o.WriteBudget)
+	defer cancel()
+	_, err := t.Merge(ctx, facts)
+	if err != nil {
+		p.Stats.MissedFacts.Add(uint64(len(facts)))
+	}
+	p.lags[i].end(facts, err == nil)
+}
+
+// lag knows the jobs that a shared tier is not to be asked for: those with a write on its way, and
+// those of which it missed a write and has not forgotten what it held.
+type lag struct {
+	mu      sync.RWMutex // guards the rest
+	writing map[job.JID]int
+	missed  map[job.JID]struct{}
+	all     bool // too many were missed to remember: the tier is not to be asked for any job
+}
+
+// maxMissed bounds the memory of an outage. Beyond it the whole tier has to be forgotten.
+const maxMissed = 100_000
+
+func newLag() *lag {
+	return &lag{writing: make(map[job.JID]int), missed: make(map[job.JID]struct{})}
+}
+
+// behind says whether the tier may not have all that was written of a job.
+func (l *lag) behind(jid job.JID) bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	_, missed := l.missed[jid]
+	return l.all || missed || l.writing[jid] > 0
+}
+
+func (l *lag) begin(facts []job.Fact) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range facts {
+		if jid := f.Job(); jid != "" {
+			l.writing[jid]++
+		}
+	}
+}
+
+func (l *lag) end(facts []job.Fact, stored bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range facts {
+		jid := f.Job()
+		if jid == "" {
+			continue
+		}
+		if l.writing[jid]--; l.writing[jid] == 0 {
+			delete(l.writing, jid)
+		}
+		if stored || l.all {
+			continue
+		}
+		l.missed[jid] = struct{}{}
+		if len(l.missed) > maxMissed {
+			l.all = true
+			clear(l.missed)
+		}
+	}
+}
+
+// repairEvery is how often a tier that missed writes is tried again.
+const repairEvery = time.Second
+
+// repairLoop makes a shared tier forget the jobs of which it missed facts, once it is back.
+func (p *Proxy) repairLoop(i int, t tiers.Filler) {
+	tick := time.NewTicker(repairEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.ctx.Done():
+			return
+		case <-tick.C:
+			p.lags[i].repair(p.ctx, t)
+		}
+	}
+}
+
+// repair stops at the first failure: the tier is not back yet.
+func (l *lag) repair(ctx context.Context, t tiers.Filler) {
+	for _, jid := range l.repairable() {
+		if err := t.Evict(ctx, jid); err != nil {
+			return
+		}
+		l.mu.Lock()
+		delete(l.missed, jid)
+		l.mu.Unlock()
+	}
+}
+
+// repairable are the missed jobs without a write on its way. A write that began after the eviction
+// of its job cannot be hidden by it, as it is sent to the tier later.
+func (l *lag) repairable() []job.JID {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	jids := make([]job.JID, 0, len(l.missed))
+	for jid := range l.missed {
+		if l.writing[jid] == 0 {
+			jids = append(jids, jid)
+		}
+	}
+	return jids
+}
