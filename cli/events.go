@@ -1,0 +1,11 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+)
+
+func runEvents(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	return errors.New("not yet built")
+}
