@@ -1,0 +1,110 @@
+# make help says what there is. Nothing here needs root.
+
+SHELL := /bin/sh
+SALTS := 3008.4 3006.29
+SALT  := 3008.4
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unversioned)
+RETURNER := salt/src/saltext/saltern/returners/saltern.py
+
+# The name of a Python environment is the last line of what builds it.
+pyenv = $$(testbed/pyenv/build $(1))
+# Packages that start a real Salt are parts of their own; the race detector is for the rest.
+unit_packages = $$(go list ./... | grep -vE '/e2e(/|$$)')
+
+.PHONY: help
+help: ## say what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo "  SALTERN_CACHE=DIR   where the Python environments are kept (default ~/.cache/saltern)"
+	@echo "  PYTHON=PROGRAM      the Python 3.10 to 3.13 that they are made with"
+
+.PHONY: build
+build: need-go ## build bin/saltern
+	@CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X saltern/cli.version=$(VERSION)" -o bin/saltern .
+
+.PHONY: run
+run: build ## run the daemon with no configuration; it prints what to put into the master's
+	@bin/saltern serve
+
+.PHONY: demo
+demo: build need-python ## a real Salt master and three minions on Saltern, until Ctrl-C; ONCE=1 ends by itself
+	@env=$(call pyenv,salt-$(SALT)) && \
+	exec bin/saltern demo --salt "$$env" --returner $(RETURNER) $(if $(ONCE),--once)
+
+# ---- the tests
+
+.PHONY: check
+check: need-go need-python ## format, vet, staticcheck, the table of imports, Python lint
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt -w is needed for: $$unformatted"; exit 1; }
+	go vet ./...
+	GOBIN=$(CURDIR)/bin go -C tools install tool
+	bin/staticcheck ./...
+	go test -count=1 -run '^TestImports' .
+	ruff=$(call pyenv,lint)/bin/ruff && "$$ruff" check . && "$$ruff" format --check .
+
+.PHONY: test
+test: ## everything that fits in 30 minutes on 2 cores; from a warm cache in half of that
+	@tools/parts test-parts
+
+.PHONY: test-long
+test-long: ## what is longer: a million jobs, 50 kills, long faults
+	@SALTERN_LONG=1 tools/parts test-long-parts
+
+.PHONY: bench-returner
+bench-returner: build need-python ## saltern and local_cache in one run, driven as a master's workers do
+	@env=$(call pyenv,salt-$(SALT)) && "$$env/bin/python" bench/returner_bench.py --saltern bin/saltern --returner $(RETURNER)
+
+# The parts of make test. What needs a core to itself waits for what compiles; real Salts run side by side.
+.PHONY: test-parts part-build part-check part-go part-e2e
+test-parts: part-check part-go part-e2e $(SALTS:%=part-python-%) $(SALTS:%=part-salt-jobs-%)
+
+part-build: need-go need-python need-gcc
+	@tools/part build $(MAKE) --no-print-directory build
+
+part-env-%:
+	@tools/part env-$* testbed/pyenv/build salt-$*
+
+part-check: part-build
+	@tools/part check $(MAKE) --no-print-directory check
+
+part-go: part-build
+	@tools/part go sh -c 'go test -race $(unit_packages)'
+
+part-python-%: part-build part-env-%
+	@tools/part python-$* sh -c 'cd salt && SALTERN=$(CURDIR)/bin/saltern $(call pyenv,salt-$*)/bin/python -m pytest -q -p no:cacheprovider tests'
+
+part-e2e: $(SALTS:%=part-env-%) | part-check part-go $(SALTS:%=part-python-%)
+	@tools/part e2e env SALTERN=$(CURDIR)/bin/saltern go test -count=1 -timeout 20m -v ./e2e/...
+
+# Salt's own tests of the jobs runner, unmodified, with saltern as the job cache.
+part-salt-jobs-%: part-build part-env-% | part-e2e
+	@tools/part salt-jobs-$* e2e/saltsuite/run $*
+
+.PHONY: test-long-parts part-long-go part-long-e2e
+test-long-parts: part-long-go part-long-e2e
+
+part-long-go: part-build
+	@tools/part long-go sh -c 'go test -count=1 -timeout 3h $(unit_packages)'
+
+part-long-e2e: part-build $(SALTS:%=part-env-%) | part-long-go
+	@tools/part long-e2e env SALTERN=$(CURDIR)/bin/saltern go test -count=1 -timeout 3h -v ./e2e/...
+
+# ---- what has to be there
+
+.PHONY: need-go
+need-go:
+	@command -v go >/dev/null || { echo "needed: Go 1.21 or later (https://go.dev/dl; apt's 1.19 of Debian 12 is too old)"; exit 1; }
+	@v=$$(go env GOVERSION) && case "$$v" in \
+	go1.[0-9]|go1.1[0-9]|go1.20|go1.[0-9].*|go1.1[0-9].*|go1.20.*) \
+		echo "needed: Go 1.21 or later, which fetches 1.26 by itself; this is $$v. Install it from https://go.dev/dl"; exit 1;; \
+	go1.21*|go1.22*|go1.23*|go1.24*|go1.25*) \
+		echo "needed: Go 1.26; this $$v was told not to fetch it. Allow that: go env -w GOTOOLCHAIN=auto"; exit 1;; \
+	esac
+
+.PHONY: need-python
+need-python:
+	@testbed/pyenv/build --check
+
+.PHONY: need-gcc
+need-gcc:
+	@command -v gcc >/dev/null || { echo "needed for the race detector: gcc. Debian: apt-get install gcc libc6-dev"; exit 1; }
