@@ -24,17 +24,17 @@ strays() {
 		{ tr '\0' ' ' <"$p/cmdline"; } 2>/dev/null | grep -qF "$dir/" && echo "${p#/proc/}"
 	done
 }
-for group in $groups; do kill -CONT -- "-$group"; kill -TERM -- "-$group"; done 2>/dev/null
+for group in $groups; do kill -s CONT -- "-$group"; kill -s TERM -- "-$group"; done 2>/dev/null
 tries=0
 while [ $tries -lt 50 ]; do
 	alive=
-	for group in $groups; do kill -0 -- "-$group" && alive=yes; done 2>/dev/null
+	for group in $groups; do kill -s 0 -- "-$group" && alive=yes; done 2>/dev/null
 	[ -n "$alive" ] || break
 	tries=$((tries + 1))
 	sleep 0.1
 done
-for group in $groups; do kill -KILL -- "-$group"; done 2>/dev/null
-for pid in $(strays); do kill -KILL "$pid"; done 2>/dev/null
+for group in $groups; do kill -s KILL -- "-$group"; done 2>/dev/null
+for pid in $(strays); do kill -s KILL "$pid"; done 2>/dev/null
 rm -rf "$dir" || { sleep 0.2; rm -rf "$dir"; }
 `
 
