@@ -232,23 +232,23 @@ func optional[T any](r *fieldReader, read func() T) *T {
 	return &v
 }
 
+// trustedMinions is how many minions are made room for on the word of a count alone.
+const trustedMinions = 1024
+
 func (r *fieldReader) minions() []Minion {
 	return field(r, func(b []byte) ([]Minion, []byte, error) {
 		n, b, err := msgp.ReadArrayHeaderBytes(b)
 		if err != nil {
 			return nil, nil, err
 		}
-		// The count is not to be trusted before the bytes are seen: an id takes at least one.
-		if int64(n) > int64(len(b)) {
-			return nil, nil, msgp.ErrShortBytes
-		}
-		ids := make([]Minion, n)
-		for i := range ids {
+		// The count is not to be trusted before the ids are seen.
+		ids := make([]Minion, 0, min(n, trustedMinions))
+		for range n {
 			var s string
 			if s, b, err = msgp.ReadStringBytes(b); err != nil {
 				return nil, nil, err
 			}
-			ids[i] = Minion(s)
+			ids = append(ids, Minion(s))
 		}
 		return ids, b, nil
 	})

@@ -14,7 +14,9 @@ type Version uint64
 const (
 	nodeBits    = 10
 	counterBits = 10
-	versionBits = 41 + counterBits + nodeBits
+	milliBits   = 41
+	versionBits = milliBits + counterBits + nodeBits
+	maxMillis   = 1<<milliBits - 1
 
 	// MaxNode is the largest node number of a Clock.
 	MaxNode = 1<<nodeBits - 1
@@ -33,10 +35,14 @@ func (v Version) Time() time.Time {
 // VersionAt is the smallest version of a time, for comparing versions with times.
 func VersionAt(t time.Time) Version {
 	ms := t.UnixMilli() - versionEpoch
-	if ms < 0 {
+	switch {
+	case ms < 0:
 		return 0
+	case ms > maxMillis:
+		return MaxVersion
+	default:
+		return Version(ms) << (counterBits + nodeBits)
 	}
-	return min(Version(ms)<<(counterBits+nodeBits), MaxVersion)
 }
 
 // Clock gives out versions, each larger than the one before and never behind the wall clock. Two
