@@ -2,6 +2,7 @@ package policy
 
 import (
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,21 +42,21 @@ const (
 type BreakerOptions struct {
 	// Window is over which failures are counted; default 10 s. It has to be longer than a call may
 	// take: gobreaker throws a result away that comes after its window, so that with a shorter one
-	// a store that times out every call never opens its breaker. NewBreaker sees to five times
-	// Timeout at the least.
+	// a store that times out every call never opens its breaker. NewBreaker sees to twice the time
+	// in which Consecutive calls time out one after the other.
 	Window time.Duration
 	// Timeout is the longest that a call may take; default 1 s.
 	Timeout time.Duration
-	// MinCalls is how many calls a window needs for its ratio to count; default 10.
+	// MinCalls is how many good and bad calls a window needs for its ratio to count; default 10.
 	MinCalls uint32
 	// FailureRatio of a window that opens the breaker; default 0.5.
 	FailureRatio float64
-	// Consecutive failures that open the breaker whatever the ratio; default 5.
+	// Consecutive failures in a window that open the breaker whatever the ratio; default 5.
 	Consecutive uint32
 	// OpenFor is how long the breaker stays open before it probes; default 1 s.
 	OpenFor time.Duration
-	// OnChange is told of each change of state. It is called from the goroutine of some call, in
-	// order, and must not block.
+	// OnChange is told of each change of state: in order, never twice at once, from the goroutine of
+	// some call. It must not block.
 	OnChange func(from, to BreakerState)
 }
 
@@ -63,10 +64,14 @@ type BreakerOptions struct {
 // allowed must be ended by its done, also when it hangs: gobreaker's probing state has no expiry,
 // so a probe that never ends would keep the breaker shut for ever.
 type Breaker struct {
-	two     *gobreaker.TwoStepCircuitBreaker[struct{}]
-	state   atomic.Uint32
-	changes chan [2]BreakerState
-	report  func(from, to BreakerState)
+	two    *gobreaker.TwoStepCircuitBreaker[struct{}]
+	state  atomic.Uint32
+	report func(from, to BreakerState)
+
+	unreported atomic.Int32 // is len(changes); read without mu
+	mu         sync.Mutex   // guards the rest; taken under gobreaker's own
+	changes    [][2]BreakerState
+	reporting  bool
 }
 
 // Errors by which a verdict reaches gobreaker.
@@ -81,15 +86,17 @@ const breakerBuckets = 10
 // NewBreaker makes a closed breaker.
 func NewBreaker(o BreakerOptions) *Breaker {
 	o = o.withDefaults()
-	b := &Breaker{changes: make(chan [2]BreakerState, 16), report: o.OnChange}
+	b := &Breaker{report: o.OnChange}
 	b.two = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		MaxRequests:  1,
 		Interval:     o.Window,
 		BucketPeriod: o.Window / breakerBuckets,
 		Timeout:      o.OpenFor,
 		ReadyToTrip: func(c gobreaker.Counts) bool {
-			return c.ConsecutiveFailures >= o.Consecutive || c.Requests >= o.MinCalls &&
-				float64(c.TotalFailures) >= o.FailureRatio*float64(c.Requests)
+			// Requests counts neutral calls and those under way too.
+			judged := c.TotalSuccesses + c.TotalFailures
+			return c.ConsecutiveFailures >= o.Consecutive || judged >= o.MinCalls &&
+				float64(c.TotalFailures) >= o.FailureRatio*float64(judged)
 		},
 		IsExcluded:    func(err error) bool { return errors.Is(err, errNeutral) },
 		OnStateChange: b.changed,
@@ -107,7 +114,7 @@ func (o BreakerOptions) withDefaults() BreakerOptions {
 	if o.OnChange == nil {
 		o.OnChange = func(BreakerState, BreakerState) {}
 	}
-	o.Window = max(o.Window, 5*o.Timeout)
+	o.Window = max(o.Window, 2*time.Duration(o.Consecutive)*o.Timeout)
 	return o
 }
 
@@ -123,10 +130,10 @@ func set[T comparable](field *T, value T) {
 // answered: it only notes.
 func (b *Breaker) changed(_ string, from, to gobreaker.State) {
 	b.state.Store(uint32(stateOf(to)))
-	select {
-	case b.changes <- [2]BreakerState{stateOf(from), stateOf(to)}:
-	default: // 16 changes behind: the state above is right all the same
-	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.changes = append(b.changes, [2]BreakerState{stateOf(from), stateOf(to)})
+	b.unreported.Add(1)
 }
 
 func stateOf(s gobreaker.State) BreakerState {
@@ -168,13 +175,25 @@ func (v Verdict) err() error {
 	}
 }
 
+// announce reports the changes noted so far, unless another goroutine is about it: that one then
+// reports these too, so that they come in order.
 func (b *Breaker) announce() {
-	for {
-		select {
-		case c := <-b.changes:
-			b.report(c[0], c[1])
-		default:
-			return
-		}
+	if b.unreported.Load() == 0 {
+		return
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.reporting {
+		return
+	}
+	b.reporting = true
+	for len(b.changes) > 0 {
+		c := b.changes[0]
+		b.changes = b.changes[1:]
+		b.unreported.Add(-1)
+		b.mu.Unlock()
+		b.report(c[0], c[1])
+		b.mu.Lock()
+	}
+	b.changes, b.reporting = nil, false
 }
