@@ -119,7 +119,9 @@ func (c *Cassandra) Address() string {
 func (c *Cassandra) External() bool { return c.address != "" }
 
 // Log is the path of the node's log.
-func (c *Cassandra) Log() string { return filepath.Join(c.bed.Dir, "logs", c.options.Name+".system.log") }
+func (c *Cassandra) Log() string {
+	return filepath.Join(c.bed.Dir, "logs", c.options.Name+".system.log")
+}
 
 // Start implements Service: it returns when the node answers in CQL. A stopped or killed node can be
 // started again.

@@ -284,6 +284,9 @@ func (s *Salt) RestartMaster(ctx context.Context, changes map[string]any) error 
 // Master is the process of the master, for signals.
 func (s *Salt) Master() *Process { return s.master }
 
+// Minion is the process of a minion, for signals.
+func (s *Salt) Minion(id string) *Process { return s.minions[id] }
+
 // MasterLog is the path of the master's own log.
 func (s *Salt) MasterLog() string { return filepath.Join(s.MasterConfig, "log") }
 

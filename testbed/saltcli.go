@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"syscall"
 	"time"
@@ -21,16 +22,27 @@ type Output struct {
 // Run runs salt, salt-run, salt-key or salt-cp with the master's configuration. A code other than 0 is no error;
 // that the command could not be run, or was ended by ctx, is.
 func (s *Salt) Run(ctx context.Context, program string, args ...string) (*Output, error) {
-	return runCommand(ctx, s.bin(program), append([]string{"-c", s.MasterConfig}, args...)...)
+	return s.RunEnv(ctx, nil, program, args...)
+}
+
+// RunEnv is Run with additions to the environment, as KEY=value.
+func (s *Salt) RunEnv(ctx context.Context, env []string, program string, args ...string) (*Output, error) {
+	return runCommand(ctx, env, s.bin(program), append([]string{"-c", s.MasterConfig}, args...)...)
 }
 
 // Call runs salt-call with the configuration of a minion.
 func (s *Salt) Call(ctx context.Context, id string, args ...string) (*Output, error) {
-	return runCommand(ctx, s.bin("salt-call"), append([]string{"-c", s.MinionConfig(id)}, args...)...)
+	return runCommand(ctx, nil, s.bin("salt-call"), append([]string{"-c", s.MinionConfig(id)}, args...)...)
 }
 
-func runCommand(ctx context.Context, name string, args ...string) (*Output, error) {
+// RunCommand runs any program as Run does.
+func RunCommand(ctx context.Context, name string, args ...string) (*Output, error) {
+	return runCommand(ctx, nil, name, args...)
+}
+
+func runCommand(ctx context.Context, env []string, name string, args ...string) (*Output, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	// The whole group: what the command started would keep its output open.
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

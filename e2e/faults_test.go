@@ -1,0 +1,240 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"saltern/testbed"
+	"saltern/testbed/rpcclient"
+)
+
+// inTime is what the project promises of a master whose Saltern hangs or is away.
+const inTime = 5 * time.Second
+
+// ping runs test.ping on alpha, which has to answer in time, and gives the job's id.
+func (s *side) ping(t *testing.T) string {
+	t.Helper()
+	out, err := s.salt(t.Context(), "", "alpha", "test.ping")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out.Code != 0 || !strings.Contains(out.Stdout, `"alpha": true`) {
+		t.Errorf("test.ping: code %d, %q, %q", out.Code, out.Stdout, out.Stderr)
+	}
+	if out.Took > inTime {
+		t.Errorf("test.ping took %v", out.Took)
+	}
+	return s.jid("")
+}
+
+// testHungDaemon: with Saltern stopped by SIGSTOP, 300 returns come through the master's workers, commands are
+// answered in time, and afterwards every return is there (S27).
+func testHungDaemon(t *testing.T, r *rig) {
+	if err := r.daemon.Hang(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.daemon.Continue() }()
+	sent := make(chan error, 1)
+	var jids []string
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		out, err := testbed.RunCommand(ctx, filepath.Join(r.env, "bin", "python"),
+			filepath.Join(testbed.Checkout(), "e2e", "testdata", "send_returns.py"), r.ours.MinionConfig("alpha"), "300")
+		if err == nil {
+			if err = json.Unmarshal([]byte(out.Stdout), &jids); err != nil {
+				err = fmt.Errorf("%w: %q %q", err, out.Stdout, out.Stderr)
+			}
+		}
+		sent <- err
+	}()
+	pings := []string{}
+	for done := false; !done; {
+		pings = append(pings, r.ours.ping(t))
+		select {
+		case err := <-sent:
+			if err != nil {
+				t.Fatal(err)
+			}
+			done = true
+		default:
+		}
+	}
+	if err := r.daemon.Continue(); err != nil {
+		t.Fatal(err)
+	}
+	// The spool goes with the next calls that find Saltern up.
+	eventually(t, func() error {
+		r.ours.ping(t)
+		return r.stored(t.Context(), append(slices.Clone(jids), pings...))
+	})
+}
+
+// stored is nil when each job has the return of alpha.
+func (r *rig) stored(ctx context.Context, jids []string) error {
+	c, err := rpcclient.Dial("unix", r.daemon.Socket)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	missing := 0
+	for _, jid := range jids {
+		answer, err := c.Call(ctx, "get_jid", jid, "")
+		if err != nil {
+			return err
+		}
+		page, ok := answer.([]any)
+		if !ok || len(page) != 2 {
+			return fmt.Errorf("get_jid gives %v", answer)
+		}
+		if returns, ok := page[0].(map[string]any); !ok || len(returns) != 1 || returns["alpha"] == nil {
+			missing++
+		}
+	}
+	if missing > 0 {
+		return fmt.Errorf("%d of %d jobs have no return", missing, len(jids))
+	}
+	return nil
+}
+
+// testKilledDaemon: with Saltern killed the master publishes, runners say so in one line, and afterwards every job,
+// return and event is there, once (S03, S06, S67).
+func testKilledDaemon(t *testing.T, r *rig) {
+	s := r.ours
+	if _, err := s.salt(t.Context(), "", "--async", "beta", "odd.slow", "40"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.daemon.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	jids := []string{s.ping(t), s.ping(t)}
+	for _, question := range [][]string{
+		{"jobs.list_jobs"}, {"jobs.list_job", jids[0]}, {"jobs.lookup_jid", jids[0]}, {"jobs.print_job", jids[0]},
+		{"jobs.active"}, {"jobs.last_run"},
+	} {
+		s.oneLine(t, question)
+	}
+	out, err := s.salt(t.Context(), "", "*", "state.apply", "thirty")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out.Code != 0 {
+		t.Errorf("state.apply with Saltern killed: %d, %q", out.Code, out.Stderr)
+	}
+	states := s.jid("")
+	if err := r.daemon.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		jids = append(jids, s.ping(t))
+		if err := r.stored(t.Context(), jids); err != nil {
+			return err
+		}
+		if got := keys(s.must(t, "jobs.lookup_jid", states)); !slices.Equal(got, minions) {
+			return fmt.Errorf("the states have the returns of %v", got)
+		}
+		return nil
+	})
+	answer := s.must(t, "jobs.list_job", states)
+	if dig(answer, "Target") != "*" || dig(answer, "Function") != "state.apply" ||
+		text(dig(answer, "Minions")) != `["alpha","beta"]` || !strings.Contains(text(dig(answer, "Arguments")), "thirty") {
+		t.Errorf("a job from the spool is %s", text(answer))
+	}
+	eventually(t, func() error {
+		tags, err := r.tags(t, "salt/job/"+states+"/*")
+		if err != nil {
+			return err
+		}
+		for _, end := range []string{"new", "ret/alpha", "ret/beta"} {
+			if n := count(tags, "salt/job/"+states+"/"+end); n != 1 {
+				return fmt.Errorf("the event %s is there %d times", end, n)
+			}
+		}
+		return nil
+	})
+}
+
+// oneLine runs a runner that cannot ask Saltern: one line with the address, exit code 1, no stack trace.
+func (s *side) oneLine(t *testing.T, question []string) {
+	t.Helper()
+	out, err := s.Run(t.Context(), "salt-run", question...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := out.Stdout + out.Stderr
+	if out.Code != 1 || strings.Contains(said, "Traceback") || !strings.Contains(said, "saltern.sock") {
+		t.Errorf("salt-run %v with Saltern killed: code %d, stdout %q, stderr %q", question, out.Code, out.Stdout, out.Stderr)
+	}
+	lines := 0
+	for line := range strings.Lines(said) {
+		// 3008's salt-run itself warns of an unclosed Runner.
+		if strings.Contains(line, "saltern.sock") {
+			lines++
+		}
+	}
+	if lines != 1 {
+		t.Errorf("salt-run %v says %d lines about Saltern: %q", question, lines, said)
+	}
+}
+
+// testMasterStops: a master whose event returner waits for a hung Saltern stops within 10 s; what it had is in the
+// spool. Then a master that starts before Saltern publishes, and all is there once Saltern is (S58, S66).
+func testMasterStops(t *testing.T, r *rig) {
+	s := r.ours
+	if err := r.daemon.Hang(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.daemon.Continue() }()
+	jid := s.ping(t)
+	start := time.Now()
+	if err := s.StopMaster(); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("the master took %v to stop", took)
+	}
+	if err := r.daemon.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RestartMaster(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	jids := []string{jid, s.ping(t)}
+	if err := r.daemon.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		jids = append(jids, s.ping(t))
+		if err := r.stored(t.Context(), jids); err != nil {
+			return err
+		}
+		for _, one := range jids {
+			tags, err := r.tags(t, "salt/job/"+one+"/*")
+			if n := count(tags, "salt/job/"+one+"/ret/alpha"); err != nil || n != 1 {
+				return fmt.Errorf("the event of a return is there %d times, %w", n, err)
+			}
+		}
+		return nil
+	})
+	eventually(t, func() error { return spooled(r.spool(s.name)) })
+}
+
+// spooled is nil when nothing waits in a spool.
+func spooled(dir string) error {
+	return filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		if info, err := d.Info(); err == nil && info.Size() > 0 && strings.HasSuffix(path, ".spool") {
+			return fmt.Errorf("%s still waits", path)
+		}
+		return nil
+	})
+}

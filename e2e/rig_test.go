@@ -1,0 +1,370 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"saltern/testbed"
+)
+
+// rig is the daemon with two masters of one version of Salt. Its tests run one after the other.
+type rig struct {
+	version string
+	env     string
+	bed     *testbed.Bed
+	daemon  *testbed.Daemon
+	ours    *side // jobs in Saltern
+	stock   *side // jobs in local_cache
+}
+
+// sides are both masters.
+func (r *rig) sides() []*side { return []*side{r.ours, r.stock} }
+
+// side is a master, and the jobs that it was given by a name that both sides share.
+type side struct {
+	name string
+	*testbed.Salt
+
+	mu      sync.Mutex
+	jids    map[string]string // label → jid
+	answers map[string]any    // what was asked → the normalised answer
+}
+
+// note keeps a normalised answer for compare.
+func (s *side) note(what string, answer any) {
+	answer = s.normal(answer)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answers[what] = answer
+}
+
+// compare fails for every answer noted on our side that is not what the stock side noted.
+func (r *rig) compare(t *testing.T) {
+	t.Helper()
+	for _, what := range slices.Sorted(maps.Keys(r.ours.answers)) {
+		stock, ok := r.stock.answers[what]
+		if !ok {
+			t.Errorf("%s was not asked of the stock side", what)
+			continue
+		}
+		same(t, what, r.ours.answers[what], stock)
+	}
+}
+
+var minions = []string{"alpha", "beta"}
+
+// binary is built once for all rigs.
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "st-bin-")
+	if err != nil {
+		return "", err
+	}
+	return testbed.BuildSaltern(context.Background(), dir)
+})
+
+// newRig starts everything of one version; what fails skips nothing and fails the test.
+func newRig(t *testing.T, version string) *rig {
+	t.Helper()
+	ctx := t.Context()
+	program, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	env, err := testbed.PythonEnv(ctx, "salt-"+version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bed, err := testbed.New("e2e")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{version: version, env: env, bed: bed}
+	t.Cleanup(func() {
+		if t.Failed() {
+			r.logs(t)
+		}
+		if err := bed.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(bed.Dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s was left behind", bed.Dir)
+		}
+	})
+	if r.daemon, err = testbed.NewDaemon(bed, testbed.DaemonOptions{Binary: program}); err != nil {
+		t.Fatal(err)
+	}
+	if err := bed.Start(ctx, r.daemon); err != nil {
+		t.Fatal(err)
+	}
+	r.ours = r.newSide(t, "ours", map[string]any{
+		"master_job_cache": "saltern",
+		"event_return":     []string{"saltern"},
+	})
+	r.stock = r.newSide(t, "stock", nil)
+	each(t, r.sides(), func(s *side) error { return bed.Start(ctx, s.Salt) })
+	return r
+}
+
+// newSide writes the configuration of a master whose minions know Saltern too.
+func (r *rig) newSide(t *testing.T, name string, master map[string]any) *side {
+	t.Helper()
+	saltern := func() map[string]any {
+		return map[string]any{
+			"returner_dirs": []string{testbed.ReturnerDir()},
+			"saltern": map[string]any{
+				"address":   r.daemon.Address(),
+				"spool_dir": r.spool(name),
+			},
+		}
+	}
+	config, minion := saltern(), saltern()
+	config["worker_threads"] = 5
+	config["job_cache_store_endtime"] = true
+	config["keep_jobs_seconds"] = 7200
+	for key, value := range master {
+		config[key] = value
+	}
+	modules, err := filepath.Abs(filepath.Join("testdata", "modules"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	minion["module_dirs"] = []string{modules}
+	salt, err := testbed.NewSalt(r.bed, testbed.SaltOptions{
+		Name: name, Env: r.env, Minions: minions, Master: config, Minion: minion,
+		States: map[string]string{
+			"thirty.sls":  thirtyStates(),
+			"failing.sls": "broken:\n  test.fail_without_changes:\n    - name: it's 'broken'\n",
+			"orch.sls":    orchestration,
+		},
+		Pillar: map[string]string{"top.sls": "base:\n  '*':\n    - common\n", "common.sls": "colour: blue\n"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &side{name: name, Salt: salt, jids: map[string]string{}, answers: map[string]any{}}
+}
+
+// spool is the folder in which a side spools.
+func (r *rig) spool(side string) string { return filepath.Join(r.bed.Dir, "spool", side) }
+
+func thirtyStates() string {
+	var b strings.Builder
+	for i := range 30 {
+		fmt.Fprintf(&b, "step %d:\n  test.configurable_test_state:\n    - name: /etc/app/it's_%d.conf\n    - changes: %t\n    - result: true\n    - comment: done\n", i, i, i%3 == 0)
+	}
+	return b.String()
+}
+
+const orchestration = `
+first:
+  salt.function:
+    - name: test.echo
+    - tgt: '*'
+    - arg:
+      - from the orchestration
+second:
+  salt.state:
+    - tgt: alpha
+    - sls: thirty
+    - require:
+      - salt: first
+`
+
+// logs shows the ends of all logs, for a test that failed.
+func (r *rig) logs(t *testing.T) {
+	for _, pattern := range []string{"logs/*.log", "*/m/log", "*/alpha/log"} {
+		paths, err := filepath.Glob(filepath.Join(r.bed.Dir, pattern))
+		if err != nil {
+			t.Error(err)
+		}
+		for _, path := range paths {
+			text := testbed.Tail(path, 400)
+			if strings.HasSuffix(path, "/log") {
+				text = problems(text)
+			}
+			t.Logf("%s\n%s", path, text)
+		}
+	}
+}
+
+var problem = regexp.MustCompile(`\[(WARNING|ERROR|CRITICAL)`)
+
+// problems are the lines of a Salt log from WARNING on, with what follows them.
+func problems(text string) string {
+	var kept []string
+	keep := false
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "20") {
+			keep = problem.MatchString(line)
+		}
+		if keep {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "")
+}
+
+// each does the same on several sides at once.
+func each(t *testing.T, sides []*side, do func(*side) error) {
+	t.Helper()
+	errs := make([]error, len(sides))
+	var wait sync.WaitGroup
+	for i, s := range sides {
+		wait.Go(func() {
+			if err := do(s); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", s.name, err)
+			}
+		})
+	}
+	wait.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// patience bounds one command line.
+const patience = 2 * time.Minute
+
+var shownJid = regexp.MustCompile(`(?:jid: |job ID: )(\d{20}(?:_\d+)?)`)
+
+// salt runs the salt command, keeps the job's id under the label and gives what was printed after the line with it.
+func (s *side) salt(ctx context.Context, label string, args ...string) (*testbed.Output, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	out, err := s.Run(ctx, "salt", append([]string{"--show-jid", "--out=json"}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	found := shownJid.FindStringSubmatch(out.Stdout + out.Stderr)
+	if found == nil {
+		return out, fmt.Errorf("salt %q shows no jid: code %d, stdout %q, stderr %q", args, out.Code, out.Stdout, out.Stderr)
+	}
+	s.label(label, found[1])
+	return out, nil
+}
+
+// label names a job, so that it can be compared with that of the same name on the other side. The label "" is for
+// jobs that are not compared.
+func (s *side) label(label, jid string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.jids[label] = jid
+}
+
+// labels are the names of the jobs to compare, sorted.
+func (s *side) labels() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.jids)), func(label string) bool { return label == "" })
+}
+
+// jid is the id of the job with that label.
+func (s *side) jid(label string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.jids[label] == "" {
+		panic("e2e: no job was labelled " + label)
+	}
+	return s.jids[label]
+}
+
+// runner gives what a salt-run printed.
+func (s *side) runner(ctx context.Context, args ...string) (*testbed.Output, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return s.Run(ctx, "salt-run", append([]string{"--out=json"}, args...)...)
+}
+
+// ask gives the decoded answer of a salt-run, which has to succeed.
+func (s *side) ask(ctx context.Context, args ...string) (any, error) {
+	out, err := s.runner(ctx, args...)
+	if err != nil {
+		return nil, err
+	}
+	var answer any
+	if err := out.JSON(&answer); err != nil {
+		return nil, fmt.Errorf("%s: salt-run %q: %w", s.name, args, err)
+	}
+	return answer, nil
+}
+
+// must is ask in a test of one side.
+func (s *side) must(t *testing.T, args ...string) any {
+	t.Helper()
+	answer, err := s.ask(t.Context(), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+// call gives the answer of a salt-call on a minion.
+func (s *side) call(ctx context.Context, id string, args ...string) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	out, err := s.Call(ctx, id, append([]string{"--output=json"}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	var answer map[string]any
+	if err := out.JSON(&answer); err != nil {
+		return nil, fmt.Errorf("%s: salt-call %q: %w", s.name, args, err)
+	}
+	return answer["local"], nil
+}
+
+// view gives the JSON of the daemon's HTTP side.
+func (r *rig) view(ctx context.Context, path string, query url.Values) (map[string]any, int, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.daemon.HTTP+path+"?"+query.Encode(), nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return nil, 0, err
+	}
+	var decoded map[string]any
+	if err := json.Unmarshal(text, &decoded); err != nil {
+		return nil, answer.StatusCode, fmt.Errorf("GET %s: %s: %w: %.500s", path, answer.Status, err, text)
+	}
+	return decoded, answer.StatusCode, nil
+}
+
+// poll asks until it gives nil, or gives its last error after a minute.
+func poll(ask func() error) error {
+	deadline := time.Now().Add(time.Minute)
+	for {
+		err := ask()
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// eventually is poll in a test.
+func eventually(t *testing.T, ask func() error) {
+	t.Helper()
+	if err := poll(ask); err != nil {
+		t.Fatal(err)
+	}
+}
