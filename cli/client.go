@@ -102,13 +102,18 @@ func (c *client) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	var u *url.Error
-	if errors.As(err, &u) {
-		err = u.Err // without the URL, which the message has already
-	}
 	return &ExitError{Code: ExitUnreachable, Err: fmt.Errorf(
 		"no answer from Saltern at %s: %w; start it (saltern serve), or name its address with --http or %s",
-		c.base, err, envHTTP)}
+		c.base, withoutURL(err), envHTTP)}
+}
+
+// withoutURL takes the address off an error, where the message has it already.
+func withoutURL(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
 }
 
 // refused makes an error of an answer that is none.

@@ -26,14 +26,14 @@ func runEvents(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	if err != nil {
 		return err
 	}
-	rows, next, err := l.collect(ctx, c, "/v1/events", "events", q)
+	rows, more, err := l.collect(ctx, c, "/v1/events", "events", q)
 	if err != nil {
 		return err
 	}
 	if l.asJSON {
-		return writeJSON(stdout, map[string]any{"events": rows, "next": next})
+		return writeJSON(stdout, map[string]any{"events": rows, "more": more})
 	}
-	return writeEvents(stdout, c, rows, next != nil)
+	return writeEvents(stdout, c, rows, more)
 }
 
 // eventRow is an event of a list.

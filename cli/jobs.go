@@ -62,14 +62,14 @@ func runJobsList(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	if err != nil {
 		return err
 	}
-	rows, next, err := l.collect(ctx, c, "/v1/jobs", "jobs", q)
+	rows, more, err := l.collect(ctx, c, "/v1/jobs", "jobs", q)
 	if err != nil {
 		return err
 	}
 	if l.asJSON {
-		return writeJSON(stdout, map[string]any{"jobs": rows, "next": next})
+		return writeJSON(stdout, map[string]any{"jobs": rows, "more": more})
 	}
-	return writeJobs(stdout, c, rows, next != nil)
+	return writeJobs(stdout, c, rows, more)
 }
 
 // jobRow is a job of a list.

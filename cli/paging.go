@@ -51,10 +51,10 @@ func (l *listing) query() (url.Values, error) {
 	return q, nil
 }
 
-// collect asks for pages until there are enough rows, and gives them as they came, and where the
-// rest begins: nil when that was all.
-func (l *listing) collect(ctx context.Context, c *client, path, key string, q url.Values) ([]json.RawMessage, *string, error) {
-	rows := []json.RawMessage{}
+// collect asks for pages until there are enough rows, and gives them as they came, and whether
+// there are more.
+func (l *listing) collect(ctx context.Context, c *client, path, key string, q url.Values) (rows []json.RawMessage, more bool, err error) {
+	rows = []json.RawMessage{} // an empty list is [] in JSON, not null
 	for {
 		want := pageSize
 		if !l.all {
@@ -63,19 +63,19 @@ func (l *listing) collect(ctx context.Context, c *client, path, key string, q ur
 		q.Set("limit", strconv.Itoa(want))
 		var page map[string]json.RawMessage
 		if err := c.get(ctx, path, q, &page); err != nil {
-			return nil, nil, err
+			return nil, false, err
 		}
 		var some []json.RawMessage
 		var next *string
 		if err := c.decode(page[key], &some); err != nil {
-			return nil, nil, err
+			return nil, false, err
 		}
 		if err := c.decode(page["next"], &next); err != nil {
-			return nil, nil, err
+			return nil, false, err
 		}
 		rows = append(rows, some...)
 		if next == nil || (!l.all && len(rows) >= l.count) {
-			return rows, next, nil
+			return rows, next != nil, nil
 		}
 		q.Set("cursor", *next)
 	}

@@ -11,8 +11,7 @@ import (
 
 // harmless makes one line of text from outside safe to print: minions choose what is in it, and a
 // terminal obeys escape sequences. Whatever is not printable, line ends and changes of the writing
-// direction among it, is shown as in a Go string (\n, \x1b, \u202e), and so is a backslash before
-// one of these letters, so that nothing can be made to look like it.
+// direction among it, is shown as an escape of Go (\n, \x1b, \u202e).
 func harmless(s string) string { return escape(s, false) }
 
 // harmlessLines is harmless for text of several lines: line ends and tabs stay.
@@ -28,7 +27,7 @@ func escape(s string, lines bool) string {
 		switch {
 		case r == utf8.RuneError && size == 1:
 			b.WriteString(`\x` + strconv.FormatUint(uint64(s[i])|0x100, 16)[1:])
-		case lines && (r == '\n' || r == '\t'), strconv.IsPrint(r), unicode.Is(unicode.Mn, r):
+		case lines && (r == '\n' || r == '\t'), strconv.IsPrint(r):
 			b.WriteRune(r)
 		default:
 			quoted := strconv.QuoteRune(r)
