@@ -61,6 +61,7 @@ import logging
 import os
 import pathlib
 import platform
+import re
 import reprlib
 import socket
 import stat
@@ -223,12 +224,12 @@ def returner(ret):
     return False if outcome in ("repeat", "differs") else None
 
 
-def update_endtime(jid, time):  # pylint: disable=redefined-outer-name
+def update_endtime(jid, endtime):
     """
     Store the end time of a job, a text; the last one stays.
     """
     o = _options()
-    _tell(o, "update_endtime", str(jid), str(time), o.keep)
+    _tell(o, "update_endtime", str(jid), str(endtime), o.keep)
 
 
 def event_return(events):
@@ -590,7 +591,7 @@ def _ids(minions):
     if isinstance(minions, (str, bytes)):
         minions = [minions]
     ids = [_joined(minion) for minion in minions or ()]
-    return [ident for ident in ids if ident and len(ident) <= 255]
+    return [ident for ident in ids if 0 < len(ident.encode("utf-8", "surrogatepass")) <= 1024]
 
 
 def _joined(value):
@@ -632,3 +633,1290 @@ def _shown(text):
     Text of somebody else's making, for a log: quoted and short.
     """
     return reprlib.repr(text)
+
+
+# ---- Values -------------------------------------------------------------------------------------
+
+
+def _packed(value, what, *names):
+    """
+    A value as MessagePack in the very form of salt.payload.dumps(value, use_bin_type=True), and
+    whether it has text with lone surrogates, which that function refuses.
+
+    Not by that function: for a value that it cannot pack at once it changes the caller's own value,
+    and what it cannot pack then is lost. ``what`` and ``names`` tell in the log what the value is.
+    """
+    odd = []
+    default = _Default(odd)
+    try:
+        packed, surrogates = _pack_as_salt(value, default)
+    except Exception:  # pylint: disable=broad-except
+        # Whatever it was: a value that is almost right is worth more than none.
+        packed, surrogates = _pack_as_salt(_plain(value, odd), default)
+    if odd:
+        log.warning(
+            "Stored as text what MessagePack has no form for (%s) in " + what,
+            ", ".join(sorted(set(odd))),
+            *(_shown(name) for name in names),
+        )
+    return packed, surrogates
+
+
+def _pack_as_salt(value, default):
+    """
+    Pack a value, and say whether it has lone surrogates.
+    """
+    try:
+        packed = salt.utils.msgpack.packb(value, default=default, use_bin_type=True)
+    except UnicodeEncodeError:
+        return _pack(value, default), True
+    return packed, False
+
+
+def _pack(value, default=None):
+    """
+    Pack what is ours to send, and what has lone surrogates.
+    """
+    return salt.utils.msgpack.packb(
+        value, default=default, use_bin_type=True, unicode_errors="surrogatepass"
+    )
+
+
+class _Default:
+    """
+    What salt.payload does with types that MessagePack does not know, and text for those that
+    salt.payload does not know either; their names are added to ``odd``.
+    """
+
+    def __init__(self, odd):
+        self.odd = odd
+
+    def __call__(self, obj):
+        if isinstance(obj, int):  # below -2**63 or from 2**64 on
+            return str(obj)
+        if isinstance(obj, (datetime.datetime, datetime.date)):
+            text = obj.strftime("%Y%m%dT%H:%M:%S.%f")
+            return salt.utils.msgpack.ExtType(78, text.encode())
+        if isinstance(obj, salt.defaults._Constant):
+            return salt.utils.msgpack.ExtType(79, _pack((obj.name, obj.value), self))
+        if isinstance(obj, collections.abc.Mapping):
+            return dict(obj)
+        if isinstance(obj, salt.utils.immutabletypes.ImmutableList):
+            return list(obj)
+        if isinstance(obj, (collections.abc.Set, collections.abc.ValuesView)):
+            return tuple(obj)
+        return _text(obj, self.odd)
+
+
+def _text(obj, odd):
+    """
+    The text of something that cannot be restored.
+    """
+    odd.append(type(obj).__name__)
+    plain = isinstance(obj, (decimal.Decimal, uuid.UUID, pathlib.PurePath))
+    try:
+        return str(obj) if plain else repr(obj)
+    except Exception:  # pylint: disable=broad-except
+        # The object is somebody else's, and so is its repr.
+        return f"<{type(obj).__name__}>"
+
+
+#: How deep _plain goes: less than what Python's stack, MessagePack and Saltern bear.
+_PLAIN_DEPTH = 200
+
+
+def _plain(value, odd, path=()):
+    """
+    A copy of a value that can be packed: what is nested too deeply or contains itself is text.
+    """
+    if not isinstance(value, (collections.abc.Mapping, list, tuple, collections.abc.Set)):
+        known = (str, bytes, bytearray, int, float, type(None), datetime.date)
+        return value if isinstance(value, known) else _text(value, odd)
+    if len(path) >= _PLAIN_DEPTH or id(value) in path:
+        odd.append("nesting")
+        return f"<{type(value).__name__}, nested too deeply>"
+    path = (*path, id(value))
+    if isinstance(value, collections.abc.Mapping):
+        copy = {}
+        for key in list(value):
+            copy[_plain_key(key, odd)] = _plain(value[key], odd, path)
+        return copy
+    copy = []
+    for one in list(value):
+        copy.append(_plain(one, odd, path))
+    return copy
+
+
+def _plain_key(key, odd):
+    known = (str, bytes, int, float, type(None), datetime.date)
+    return key if isinstance(key, known) else _text(key, odd)
+
+
+def _unpacked(packed):
+    """
+    One packed value.
+    """
+    unpacker = _unpacker(True)
+    unpacker.feed(packed)
+    return unpacker.unpack()
+
+
+def _unpacker(careful=False):
+    """
+    A decoder of a stream, like salt.payload.loads(..., encoding="utf-8"). A careful one is slower,
+    and can also read maps whose keys are lists (tuples, before they were packed).
+    """
+    hook = {"object_pairs_hook": _hashable_keys} if careful else {}
+    return salt.utils.msgpack.Unpacker(
+        raw=False,
+        use_list=True,
+        ext_hook=_restored,
+        unicode_errors="surrogatepass",
+        max_buffer_size=0,
+        **hook,
+    )
+
+
+def _hashable_keys(pairs):
+    return {_tupled(key): value for key, value in pairs}
+
+
+def _tupled(key):
+    return tuple(_tupled(one) for one in key) if isinstance(key, list) else key
+
+
+def _restored(code, data):
+    """
+    The value of an extension type of salt.payload.
+    """
+    try:
+        if code == 78:
+            return datetime.datetime.strptime(data.decode(), "%Y%m%dT%H:%M:%S.%f")
+        if code == 79:
+            return salt.defaults._Constant(*_unpacked(data))
+    except (TypeError, ValueError):
+        log.debug("Extension type %d with a value that salt.payload does not write", code)
+    return salt.utils.msgpack.ExtType(code, data)
+
+
+def _shrunk(method, params, why, limit):
+    """
+    The parameters of a write with stubs in the place of what Saltern refuses. ``why`` is the name
+    of its refusal.
+    """
+    if method == "save_return":
+        header, result, rest, times, load = params
+        stub = _stub(result, why, limit)
+        stub.update({key: header[key] for key in ("retcode", "success") if key in header})
+        what = "return of %s for job %s", header["id"], header["jid"]
+        rest = _without_large(rest, why, limit)
+        if load is not None:
+            load = [load[0], _without_large(load[1], why, limit), load[2]]
+        params = [header, _pack(stub), rest, times, load]
+    elif method == "save_load":
+        header, load, minions = params
+        what = "load of job %s", header["jid"]
+        params = [header, _without_large(load, why, limit), minions]
+    elif method == "save_events":
+        master, events = params
+        what = "events, the first one with the tag %s", events[0][1]
+        params = [master, [[*e[:2], _without_large(e[2], why, limit), *e[3:]] for e in events]]
+    else:
+        return None
+    size = sum(len(part) for part in _payloads(method, params) if part)
+    log.warning("Stored a stub (%d bytes) for the " + what[0] + ": %s", size, *what[1:], why)
+    return params
+
+
+#: A part of a load or event above this size is replaced when the whole is too large.
+_LARGE = 64 << 10
+
+
+def _without_large(packed, why, limit):
+    """
+    A packed map with stubs for its large values; a stub for what is large and no map.
+    """
+    if len(packed) <= _LARGE and why != "invalid":
+        return packed
+    value = _try_unpacked(packed)
+    if not isinstance(value, dict):
+        return _pack(_stub(packed, why, limit))
+    small = {}
+    for key, one in value.items():
+        part = _pack(one, _Default([]))
+        small[key] = _stub(part, why, limit) if len(part) > _LARGE or why == "invalid" else one
+    return _pack(small, _Default([]))
+
+
+def _stub(packed, why, limit):
+    """
+    What is stored in the place of a value that Saltern refuses.
+    """
+    return {
+        "saltern": f"this value was not stored: {why}",
+        "size": len(packed),
+        "limit": limit,
+        "head": _head(packed),
+    }
+
+
+def _head(packed):
+    """
+    The beginning of a packed value, readable.
+    """
+    value = _try_unpacked(packed)
+    if isinstance(value, (str, bytes)):
+        return value[:1000]
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = 200
+    short.maxdict = short.maxlist = 10
+    return short.repr(value)
+
+
+def _try_unpacked(packed):
+    try:
+        return _unpacked(packed)
+    except Exception:  # pylint: disable=broad-except
+        # Nested too deeply, most likely: the decoder has several exceptions for it.
+        return bytes(packed)
+
+
+def _payloads(method, params):
+    """
+    The packed values among the parameters of a write.
+    """
+    if method == "save_return":
+        return (*params[1:4], params[4][1] if params[4] else None)
+    if method == "save_load":
+        return (params[1],)
+    if method == "save_events":
+        return tuple(event[2] for event in params[1])
+    return ()
+
+
+# ---- Options ------------------------------------------------------------------------------------
+
+
+class _Options:
+    """
+    The options of one call.
+    """
+
+    __slots__ = (
+        *_DEFAULTS,
+        "role",
+        "is_master",
+        "id",
+        "keep",
+        "user",
+        "profile",
+        "foreign",
+    )
+
+    @property
+    def master(self):
+        """
+        The id of the master that stores this; a minion does not know it.
+        """
+        return self.id if self.is_master else None
+
+
+def _options(ret=None):
+    """
+    Read the options. A return on a minion may name another set of options (ret_config) and change
+    some of them (ret_kwargs). On a master it may not: there it is a minion that wrote it.
+    """
+    opts, pillar = _dunder("__opts__"), _dunder("__pillar__")
+    o = _Options()
+    o.role = str(opts.get("__role") or "")
+    o.is_master = o.role in ("master", "syndic")
+    o.id = str(opts.get("id") or "")
+    o.user = opts.get("user")
+    o.keep = _keep(opts, o.is_master)
+    o.profile = str(ret.get("ret_config") or "") if ret and not o.is_master else ""
+    kwargs = ret.get("ret_kwargs") if ret and not o.is_master else None
+    kwargs = kwargs if isinstance(kwargs, collections.abc.Mapping) else {}
+    for key, default in _DEFAULTS.items():
+        value = _setting(key, o.profile, opts, pillar)
+        setattr(o, key, default if value is None else value)
+    configured = o.address
+    for key in _FROM_KWARGS:
+        if kwargs.get(key):
+            setattr(o, key, kwargs[key])
+    o.foreign = bool(kwargs.get("address")) and kwargs["address"] != configured
+    if o.foreign and not kwargs.get("token"):
+        o.token = None
+    for key in ("connect_timeout", "timeout", "list_timeout", "spool_max"):
+        setattr(o, key, _number(key, getattr(o, key)))
+    if not o.address and hasattr(socket, "AF_UNIX"):
+        o.address = "unix:/run/saltern/saltern.sock"
+    if not o.spool_dir:
+        o.spool_dir = "/var/spool/saltern"
+        if os.name == "nt":
+            data = os.environ.get("PROGRAMDATA", r"C:\ProgramData")
+            o.spool_dir = os.path.join(data, "Saltern", "spool")
+    return o
+
+
+def _dunder(name):
+    """
+    What Salt's loader put into this module under a name: a mapping, perhaps an empty one.
+    """
+    value = globals().get(name)
+    value = getattr(value, "value", lambda: value)() if value is not None else None
+    return value if isinstance(value, collections.abc.Mapping) else {}
+
+
+def _setting(key, profile, *sources):
+    """
+    A setting from the first source that has it; in each the profile before the rest, and nested
+    before flat.
+    """
+    prefixes = (f"{profile}.{__virtualname__}", __virtualname__) if profile else (__virtualname__,)
+    for prefix in prefixes:
+        for source in sources:
+            for value in (_nested(source, prefix).get(key), source.get(f"{prefix}.{key}")):
+                if value is not None and value != "":
+                    return value
+    return None
+
+
+def _nested(source, prefix):
+    """
+    The mapping under a prefix: ``{"a.b": {}}`` or ``{"a": {"b": {}}}``.
+    """
+    found = source.get(prefix)
+    if found is None and "." in prefix:
+        outer, _, inner = prefix.rpartition(".")
+        found = source.get(outer)
+        found = found.get(inner) if isinstance(found, collections.abc.Mapping) else None
+    return found if isinstance(found, collections.abc.Mapping) else {}
+
+
+def _number(key, value):
+    """
+    A setting that has to be a number of 0 or more.
+    """
+    try:
+        number = float(value)
+        if number >= 0:
+            return number
+    except (TypeError, ValueError):
+        pass
+    if _once(key):
+        log.warning("saltern.%s is no number of 0 or more; %s is used", key, _DEFAULTS[key])
+    return _DEFAULTS[key]
+
+
+def _keep(opts, is_master):
+    """
+    For how many seconds jobs are to be kept, 0 for ever; None on a minion that does not say.
+    """
+    if "keep_jobs_seconds" not in opts and "keep_jobs" not in opts:
+        return 86400 if is_master else None
+    keep = opts.get("keep_jobs_seconds", 86400)
+    if keep == 86400 and opts.get("keep_jobs", 24) != 24:  # hours, before 3008
+        keep = opts["keep_jobs"]
+        keep = keep * 3600 if isinstance(keep, (int, float)) else keep
+    # A hundred years: as nanoseconds it still is a number that fits.
+    if isinstance(keep, (int, float)) and not isinstance(keep, bool) and 0 <= keep <= 3155760000:
+        return int(keep)
+    used = 86400
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        used = min(int(keep), 3155760000)
+    used = used if used >= 0 else 86400
+    if _once("keep"):
+        log.warning("keep_jobs_seconds is %s; %d is used", _shown(keep), used)
+    return used
+
+
+# ---- Calls --------------------------------------------------------------------------------------
+
+
+class _Away(Exception):
+    """
+    Saltern did not answer. ``hung``: it took the call, and time.
+    """
+
+    def __init__(self, address, cause, hung=False):
+        super().__init__(f"Saltern at {address} cannot be reached: {cause}")
+        self.cause = cause
+        self.hung = hung
+
+
+class _Refused(Exception):
+    """
+    Saltern answered with an error; docs/protocol.md has the names.
+    """
+
+    def __init__(self, name, message):
+        super().__init__(f"{name}: {message}")
+        self.name = name
+
+
+class _Closed(Exception):
+    """
+    The connection was closed before the answer.
+    """
+
+
+class _Unhashable(Exception):
+    """
+    The answer has a key that only a careful decoder can read.
+    """
+
+
+def _request(method, *params):
+    """
+    The method and parameters of a request, packed: what is sent, and what waits in the spool.
+    """
+    return _pack(method) + _pack(params)
+
+
+def _ask(o, method, *params, slow=False, empty):
+    """
+    Read something. ``empty`` is what Saltern answers where there is nothing.
+    """
+    _flush_held(o)
+    try:
+        timeout = o.list_timeout if slow else o.timeout
+        answer = _exchange(o, [_request(method, *params)], timeout)[0]
+    except _Away as err:
+        raise SalternUnavailable(str(err)) from None
+    except _Refused as err:
+        if err.name == "invalid":  # such a jid cannot be
+            return empty
+        raise SalternUnavailable(f"Saltern at {o.address} cannot answer {method}: {err}") from None
+    if answer in (None, empty) and _Spool.of(o).waiting():
+        # It may be among what waits: "there is none" would be a lie.
+        raise SalternUnavailable(
+            f"Saltern at {o.address} does not have all yet: requests wait in the spool"
+        )
+    return answer
+
+
+def _tell(o, method, *params):
+    """
+    Write something. Raises nothing: what cannot be stored now waits in the spool.
+    """
+    if method != "save_return":
+        _flush_held(o)
+    size = sum(len(part) for part in _payloads(method, params) if part)
+    limit = _limit(o, size)
+    if size > limit:
+        params = _shrunk(method, params, "too-large", limit)
+    body = _request(method, *params)
+    try:
+        try:
+            return _exchange(o, [body])[0]
+        except _Refused as err:
+            if err.name not in _LATER:
+                return _resent(o, body, err)
+            raise _Away(o.address, str(err)) from None
+    except _Away as err:
+        if o.foreign:
+            log.error("%s not stored: %s; an address of ret_kwargs has no spool", method, err)
+            return None
+        _Spool.of(o).mark(o, err)
+        _Spool.of(o).append(o, body)
+    return None
+
+
+def _resent(o, body, refusal):
+    """
+    What becomes of a write that Saltern refused for good: it is sent once more with stubs, where
+    that may help. Raises _Away.
+    """
+    unpacker = _unpacker(True)
+    unpacker.feed(body)
+    method, params = unpacker.unpack(), unpacker.unpack()
+    smaller = None
+    if refusal.name in _SMALLER:
+        smaller = _shrunk(method, params, refusal.name, _limit(o, 0))
+    if smaller is not None:
+        error, result = _answers(o, [_request(method, *smaller)], o.timeout)[0]
+        if error is None:
+            return result
+        refusal = _refusal(error)
+        if refusal.name in _LATER:
+            raise _Away(o.address, str(refusal))
+    log.error("Saltern at %s refused %s for good: %s", o.address, method, refusal)
+    return None
+
+
+def _exchange(o, bodies, timeout=None, slice_seconds=0.05):
+    """
+    Send requests and give their results. Where Saltern was away, what waits in the spool goes
+    first, for about slice_seconds. Raises _Away, or _Refused for the first that was refused.
+    """
+    timeout = o.timeout if timeout is None else timeout
+    spool = _Spool.of(o)
+    try:
+        if o.foreign or not spool.marked():
+            answers = _answers(o, bodies, timeout)
+        else:
+            with spool.turn(o):
+                drained = spool.drain(o, slice_seconds)
+                answers = _answers(o, bodies, timeout)
+                if drained:
+                    spool.settle(o)
+    except _Away as err:
+        spool.mark(o, err)
+        raise
+    for error, _ in answers:
+        if error is not None:
+            raise _refusal(error)
+    return [result for _, result in answers]
+
+
+def _refusal(error):
+    if isinstance(error, list) and len(error) == 2:
+        return _Refused(str(error[0]), str(error[1]))
+    return _Refused("unavailable", "an error that is none of the protocol's")
+
+
+def _answers(o, bodies, timeout):
+    """
+    The (error, result) of each request, over the connection of this thread.
+    """
+    local = _process().local
+    key = (o.address, o.token, o.namespace)
+    connection, local.connection = getattr(local, "connection", None), None
+    idle = connection is not None and connection.key == key
+    if not idle:
+        connection = _Connection(o, key)
+    try:
+        answers = connection.exchange(bodies, timeout)
+    except _Closed as err:
+        # One that was idle may have been closed long ago. What it got is safe to send again.
+        if not idle:
+            raise _Away(o.address, str(err)) from None
+        connection, answers = _again(o, key, bodies, timeout)
+    except _Unhashable:
+        connection, answers = _again(o, key, bodies, timeout, careful=True)
+    # After any other exception the connection is gone: an answer that is still to come must not
+    # become that of the next request.
+    if not o.foreign:
+        local.connection = connection
+    return answers
+
+
+def _again(o, key, bodies, timeout, careful=False):
+    connection = _Connection(o, key, careful)
+    try:
+        return connection, connection.exchange(bodies, timeout)
+    except _Closed as err:
+        raise _Away(o.address, str(err)) from None
+
+
+def _limit(o, size):
+    """
+    The largest payload that Saltern takes. It is asked where the size is near to any limit.
+    """
+    limits = _process().limits
+    if o.address not in limits and size > 1 << 20 and not _Spool.of(o).marked():
+        with contextlib.suppress(_Away, _Refused):
+            _exchange(o, [_request("ping")])
+    return limits.get(o.address, _MAX_PAYLOAD)
+
+
+class _Connection:
+    """
+    A connection to Saltern. It is used by one thread of one process.
+    """
+
+    def __init__(self, o, key, careful=False):
+        self.key = key
+        self.address = o.address
+        self.unpacker = _unpacker(careful)
+        self.sent = 0
+        self.sock = _connected(o)
+        try:
+            self._hello(o)
+        except BaseException:
+            self.sock.close()
+            raise
+
+    def __del__(self):
+        sock = getattr(self, "sock", None)
+        if sock is not None:
+            sock.close()
+
+    def _hello(self, o):
+        header = {
+            "protocol": _PROTOCOL,
+            "returner": __version__,
+            "salt": salt.version.__version__,
+            "python": platform.python_version(),
+            "role": o.role,
+            "id": o.id,
+            "pid": os.getpid(),
+            "token": o.token,
+        }
+        try:
+            error, result = self.exchange([_request("hello", _there(header))], o.timeout)[0]
+        except (_Closed, _Unhashable) as err:
+            raise _Away(self.address, str(err)) from None
+        if error is not None:
+            raise _Away(self.address, str(_refusal(error)))
+        if not isinstance(result, dict):
+            raise self._nonsense()
+        if o.namespace and result.get("namespace") != o.namespace:
+            raise _Away(self.address, "it serves another namespace than saltern.namespace says")
+        if isinstance(result.get("max_payload"), int):
+            _process().limits[self.address] = result["max_payload"]
+
+    def exchange(self, bodies, timeout):
+        """
+        Send requests at once, and read an answer to each.
+        """
+        first = self.sent
+        self.sent += len(bodies)
+        parts = []
+        for number, body in enumerate(bodies, first):
+            parts += (b"\x94\x00\xce", struct.pack(">I", number & 0xFFFFFFFF), body)
+        message = b"".join(parts)
+        try:
+            # Large values take time to compress and fsync: a second more for each 16 MiB.
+            self.sock.settimeout(timeout + len(message) / (16 << 20))
+            view = memoryview(message)
+            while view:
+                view = view[self.sock.send(view) :]
+            return [self._answer(number & 0xFFFFFFFF) for number in range(first, self.sent)]
+        except TimeoutError:
+            cause = f"no answer within {timeout:g} s"
+            raise _Away(self.address, cause, hung=True) from None
+        except OSError as err:
+            raise _Closed(_cause(err)) from None
+
+    def _answer(self, number):
+        """
+        Read the answer to the request of a number.
+        """
+        try:
+            answer = self._message()
+        except (_Closed, OSError):
+            raise
+        except TypeError as err:
+            raise _Unhashable("an answer that cannot be decoded") from err
+        except Exception as err:  # pylint: disable=broad-except
+            # The decoder has half a dozen exceptions for what is no MessagePack.
+            raise self._nonsense() from err
+        if not isinstance(answer, list) or len(answer) != 4 or answer[:2] != [1, number]:
+            raise self._nonsense()
+        return answer[2], answer[3]
+
+    def _message(self):
+        while True:
+            try:
+                return self.unpacker.unpack()
+            except salt.utils.msgpack.exceptions.OutOfData:
+                pass
+            data = self.sock.recv(1 << 18)
+            if not data:
+                raise _Closed("the connection was closed")
+            self.unpacker.feed(data)
+
+    def _nonsense(self):
+        return _Away(self.address, "what answers there is not Saltern")
+
+
+def _connected(o):
+    """
+    A socket that is connected to the address.
+    """
+    network, _, where = str(o.address or "").partition(":")
+    try:
+        if network == "unix" and where:
+            return _connected_unix(o, where)
+        host, _, port = where.rpartition(":")
+        if network == "tcp" and host and port.isdecimal() and int(port) < 1 << 16:
+            target = (host.strip("[]"), int(port))
+            sock = socket.create_connection(target, o.connect_timeout)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return sock
+    except (TimeoutError, BlockingIOError):
+        # BlockingIOError: a Unix socket whose queue is full, since nobody accepts.
+        cause = f"no connection within {o.connect_timeout:g} s"
+        raise _Away(o.address, cause, hung=True) from None
+    except OSError as err:
+        raise _Away(o.address, _cause(err)) from None
+    if not o.address:
+        raise _Away("no address", "set saltern.address to tcp:HOST:PORT")
+    raise _Away(o.address, "an address is unix:PATH or tcp:HOST:PORT")
+
+
+def _connected_unix(o, path):
+    if not hasattr(socket, "AF_UNIX"):
+        raise _Away(o.address, "this system has no Unix sockets, set tcp:HOST:PORT")
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.settimeout(o.connect_timeout)
+        sock.connect(path)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _cause(err):
+    """
+    What an OSError says, in short.
+    """
+    cause = (err.strerror or str(err) or type(err).__name__).lower()
+    if isinstance(err, (FileNotFoundError, ConnectionRefusedError)):
+        cause += " (is `saltern serve` running?)"
+    return cause
+
+
+# ---- The spool ----------------------------------------------------------------------------------
+#
+# A folder of its owner's, mode 0700, with files of mode 0600:
+#
+#   *.seg     segments of requests, named by the time at which they were begun; each request is
+#             b"slt1", its length, its CRC32 (both four bytes, big-endian), and the request itself
+#   lock      held while something is appended or removed
+#   tail      the segment that is appended to, and the size up to which that is known to be whole
+#   drain     held by the one process that sends what waits
+#   sent      the segment that is being sent, and the offset up to which it was
+#   away      is there from when Saltern goes away until nothing waits any more. A call without it
+#             costs one look that it is not there. JSON: cause, until (before that time nobody
+#             calls), delay, up (Saltern is back, the rest waits to be sent)
+#   probe     made by the one process that calls a hung Saltern
+#   full      a byte for each request that did not fit
+#   jid       the last jid that was made here
+#
+# A request may be sent twice (a crash after it was sent, before that was noted): each says the same
+# when it is repeated. A segment that a crash left torn is not appended to again, so that what is
+# torn is the last request, which nobody was told is stored.
+
+_RECORD = struct.Struct(">4sII")
+_MAGIC = b"slt1"
+#: Segments are begun anew from this size on, so that what was sent is soon given back.
+_SEGMENT = 4 << 20
+#: A batch that is sent at once: few enough requests that a slice of time is not much exceeded.
+_BATCH = 32
+_BATCH_BYTES = 1 << 20
+#: Seconds after which what is torn at the end of a segment is not being written any more.
+_TORN = 60.0
+#: Seconds for which a hung Saltern is left alone, at first and at most.
+_DELAY = 2.0
+_MAX_DELAY = 30.0
+
+
+class _Spool:
+    """
+    The folder where requests wait for Saltern. None of the methods raises an OSError.
+    """
+
+    @staticmethod
+    def of(o):
+        """
+        The spool of these options; kept, for its folder does not move.
+        """
+        spools = _process().spools
+        key = (o.spool_dir, o.is_master, o.profile)
+        if key not in spools:
+            spools[key] = _Spool(o)
+        return spools[key]
+
+    def __init__(self, o):
+        self.prefix = ""
+        if o.profile:
+            self.prefix = f"{zlib.crc32(o.profile.encode('utf-8', 'replace')):08x}-"
+        self.folder = os.path.join(str(o.spool_dir), "master" if o.is_master else "minion")
+        if hasattr(os, "geteuid"):
+            self._choose_folder()
+        self.segment = re.compile(re.escape(self.prefix) + r"\d{20}-\d+\.seg")
+        self.away = self._path("away")
+        self.memory = None  # the state, where no file can be made
+
+    def _choose_folder(self):
+        """
+        Where the folder is another user's, we have our own beside it. root uses theirs, and gives
+        them the files: salt-run as root stores for a master that runs as somebody else.
+        """
+        me = os.geteuid()
+        with contextlib.suppress(OSError):
+            if me not in (0, os.lstat(self.folder).st_uid):
+                self.folder = f"{self.folder}.{me}"
+
+    # -- the state
+
+    def marked(self):
+        """
+        Whether Saltern was away, or something still waits.
+        """
+        return self.memory is not None or os.path.exists(self.away)
+
+    def waiting(self):
+        """
+        Whether requests wait.
+        """
+        return self.marked() and bool(self._segments())
+
+    def mark(self, o, away):
+        """
+        Note that Saltern is away, for all processes. The first one logs it.
+        """
+        if o.foreign:
+            return
+        with contextlib.suppress(OSError):
+            self._make_folder(o)
+        now = time.time()
+        with self._lock() as locked:
+            state = self._state()
+            new = not state or state.get("up", False)
+            if not new and state["until"] > now:
+                return  # several processes ran into it at once: one of them has noted it
+            delay = 0.0
+            if away.hung:
+                delay = min(2 * state["delay"], _MAX_DELAY) if state else 0.0
+                delay = max(delay, _DELAY)
+            self._set_state({"cause": away.cause, "until": now + delay, "delay": delay}, locked)
+        if new:
+            text = "Saltern at %s is away (%s); what is to be stored waits in %s"
+            log.warning(text, o.address, away.cause, self.folder)
+
+    @contextlib.contextmanager
+    def turn(self, o):
+        """
+        Let a call through to a Saltern that was away; raises _Away where it is not yet time.
+        """
+        state = self._state()
+        if not state or not state["delay"]:
+            yield
+            return
+        wait = state["until"] - time.time()
+        # Later than the longest delay: the clock was set back.
+        if 0 < wait <= _MAX_DELAY or not self._take_probe(o):
+            raise _Away(o.address, state["cause"], hung=True)
+        try:
+            yield
+        finally:
+            self._unlink("probe")
+
+    def _take_probe(self, o):
+        """
+        Become the one that tries. One that died at it is replaced after its time.
+        """
+        path = self._path("probe")
+        with contextlib.suppress(OSError):
+            age = time.time() - os.stat(path).st_mtime
+            if not 0 <= age <= 5 + o.connect_timeout + 3 * o.timeout + o.list_timeout:
+                os.unlink(path)
+        try:
+            os.close(self._open(self.prefix + "probe", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        except FileExistsError:
+            return False
+        except OSError:
+            return True  # no folder: each process for itself
+        return True
+
+    def settle(self, o):
+        """
+        Saltern answers. Once nothing waits, the mark goes.
+        """
+        dropped = 0
+        with self._lock() as locked:
+            state = self._state()
+            if not state:
+                return
+            empty = not self._segments()
+            if empty:
+                self.memory = None
+                with contextlib.suppress(OSError):
+                    dropped = os.stat(self._path("full")).st_size
+                for name in ("away", "full", "sent"):
+                    self._unlink(name)
+            elif not state.get("up"):
+                self._set_state({**state, "until": 0.0, "delay": 0.0, "up": True}, locked)
+        if not state.get("up"):
+            log.warning("Saltern at %s is back; what waits in %s is sent", o.address, self.folder)
+        if dropped:
+            log.error("%d requests were lost: the spool %s was full", dropped, self.folder)
+
+    def _state(self):
+        """
+        The state, or None when Saltern is not away.
+        """
+        if self.memory is not None:
+            return self.memory
+        try:
+            with open(self.away, encoding="utf-8") as file:
+                state = json.load(file)
+            return {**state, "until": float(state["until"]), "delay": float(state["delay"])}
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError, KeyError):
+            return {"cause": "unknown", "until": 0.0, "delay": 0.0, "up": True}
+
+    def _set_state(self, state, locked):
+        """
+        Replace the state. ``locked``: what _lock() gave; without a folder it stays in memory.
+        """
+        if locked is None:
+            self.memory = state
+            return
+        try:
+            new = f"{self.prefix}away.{os.getpid()}.{threading.get_ident()}"
+            with os.fdopen(self._open(new, os.O_CREAT | os.O_TRUNC | os.O_WRONLY), "w") as file:
+                json.dump(state, file)
+            os.replace(os.path.join(self.folder, new), self.away)
+        except OSError:
+            self.memory = state
+
+    # -- what waits
+
+    def append(self, o, body):
+        """
+        Write a request, fsynced. Where that cannot be, it is counted and logged once.
+        """
+        record = _RECORD.pack(_MAGIC, len(body), zlib.crc32(body)) + body
+        try:
+            self._make_folder(o)
+            with self._lock() as locked:
+                if self._size() + len(record) > o.spool_max:
+                    self._drop(o)
+                    return
+                self._write(record, locked)
+                if not os.path.exists(self.away):
+                    # Saltern came back, and the mark went, while we got here.
+                    self._set_state({"cause": "", "until": 0.0, "delay": 0.0, "up": True}, locked)
+        except OSError as err:
+            if _once(("spool", self.folder, err.errno)):
+                text = "Not stored: Saltern at %s is away, and its spool cannot be written: %s"
+                log.error(text, o.address, err)
+
+    def _drop(self, o):
+        fd = self._open(f"{self.prefix}full", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+        try:
+            first = os.fstat(fd).st_size == 0
+            os.write(fd, b".")
+        finally:
+            os.close(fd)
+        if first:
+            text = "The spool %s is full (%d bytes, saltern.spool_max): what comes now is lost"
+            log.error(text, self.folder, o.spool_max)
+
+    def _write(self, record, locked):
+        """
+        Append a record to the segment that is known to be whole, or begin one.
+        """
+        whole, size = self._noted("tail") if locked else (None, 0)
+        fd = None
+        if whole and size < _SEGMENT:
+            with contextlib.suppress(OSError):
+                fd = self._open(whole, os.O_WRONLY | os.O_APPEND)
+        if fd is not None and os.fstat(fd).st_size != size:
+            os.close(fd)
+            fd = None
+        begun = fd is None
+        if begun:
+            whole, size = f"{self.prefix}{time.time_ns():020d}-{os.getpid()}.seg", 0
+            fd = self._open(whole, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND)
+        try:
+            view = memoryview(record)
+            while view:
+                view = view[os.write(fd, view) :]
+            os.fsync(fd)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(fd, size)
+            raise
+        finally:
+            os.close(fd)
+        if begun:
+            self._sync_folder()
+        if locked:
+            self._note("tail", whole, size + len(record))
+
+    def drain(self, o, seconds):
+        """
+        Send what waits, oldest first, for about so long. True unless Saltern takes nothing now, or
+        another process is at it. Raises _Away.
+        """
+        if not self._segments():
+            return True
+        deadline = time.monotonic() + seconds
+        with self._lock("drain", wait=0) as locked:
+            if not locked:
+                return False
+            for name in self._segments():
+                taken, left = self._drain_segment(o, name, deadline)
+                if left or not taken:
+                    return taken
+        return True
+
+    def _drain_segment(self, o, name, deadline):
+        """
+        Send the requests of a segment. Whether Saltern took them, and whether some are left.
+        """
+        noted, offset = self._noted("sent")
+        offset = offset if noted == name else 0
+        try:
+            file = os.fdopen(self._open(name, os.O_RDONLY), "rb")
+        except OSError as err:
+            if _once(("segment", name)):
+                log.error("Requests wait that cannot be read: %s", err)
+            return True, False
+        with file:
+            while True:
+                batch, end = _records(file, offset)
+                if not batch:
+                    break
+                if not self._send(o, batch):
+                    return False, True
+                offset = end
+                with contextlib.suppress(OSError):
+                    self._note("sent", name, offset)
+                if time.monotonic() >= deadline:
+                    break
+        return True, not self._remove(name, offset)
+
+    def _send(self, o, bodies):
+        """
+        Send requests; False if Saltern takes no more of them now.
+        """
+        answers = _answers(o, bodies, o.timeout)
+        for body, (error, _) in zip(bodies, answers, strict=True):
+            if error is None:
+                continue
+            refusal = _refusal(error)
+            if refusal.name in _LATER:
+                return False
+            _resent(o, body, refusal)
+        return True
+
+    def _remove(self, name, offset):
+        """
+        Remove a segment. False if there is more of it to send.
+        """
+        with self._lock() as locked:
+            try:
+                with os.fdopen(self._open(name, os.O_RDONLY), "rb") as file:
+                    size = os.fstat(file.fileno()).st_size
+                    age = time.time() - os.fstat(file.fileno()).st_mtime
+                    more = bool(_records(file, offset)[0])
+            except OSError:
+                return True
+            if more:
+                return False  # it has grown, or the time was up
+            torn = size - offset
+            if not locked or ((torn or not size) and 0 <= age < _TORN):
+                return True  # it may just be written to; a later call sees
+            if torn:
+                log.error("%d bytes at the end of %s were torn by a crash", torn, name)
+            self._unlink(name[len(self.prefix) :])
+        return True
+
+    def local_jid(self, o):
+        """
+        A jid for a job that is begun while Saltern is away, unlike all others made here.
+        """
+        jid = salt.utils.jid.gen_jid(_dunder("__opts__"))
+        if len(jid) != 20:  # unique_jid: Salt sees to it
+            return jid
+        process = _process()
+        with contextlib.suppress(OSError):
+            self._make_folder(o)
+        with self._lock() as locked:
+            last = process.jid
+            if locked:
+                with contextlib.suppress(ValueError):
+                    last = max(last, self._noted("jid")[0] or "")
+            if jid <= last:
+                jid = _next_jid(last)
+            process.jid = jid
+            if locked:
+                with contextlib.suppress(OSError):
+                    self._note("jid", jid, 0)
+        return jid
+
+    # -- files
+
+    def _path(self, name):
+        return os.path.join(self.folder, self.prefix + name)
+
+    def _segments(self):
+        """
+        The names of the segments, oldest first.
+        """
+        try:
+            names = os.listdir(self.folder)
+        except OSError:
+            return []
+        return sorted(filter(self.segment.fullmatch, names))
+
+    def _size(self):
+        total = 0
+        for name in self._segments():
+            with contextlib.suppress(OSError):
+                total += os.stat(os.path.join(self.folder, name)).st_size
+        return total
+
+    def _make_folder(self, o):
+        if os.path.isdir(self.folder):
+            return
+        os.makedirs(os.path.dirname(self.folder), mode=0o755, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self.folder, 0o700)
+            # root came first (salt-run, a minion's first start): the folder is the master's.
+            if pwd is not None and os.geteuid() == 0 and o.user not in (None, "root"):
+                with contextlib.suppress(KeyError, OSError, TypeError):
+                    user = pwd.getpwnam(o.user)
+                    os.chown(self.folder, user.pw_uid, user.pw_gid)
+
+    def _open(self, name, flags):
+        """
+        Open a file of the folder, which has to be a plain one of the folder's owner.
+        """
+        flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+        flags |= getattr(os, "O_BINARY", 0)
+        fd = os.open(os.path.join(self.folder, name), flags, 0o600)
+        try:
+            if hasattr(os, "geteuid"):
+                self._check_owner(fd)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    def _check_owner(self, fd):
+        file, folder = os.fstat(fd), os.stat(self.folder)
+        if os.geteuid() == 0 and file.st_uid == 0 and folder.st_uid != 0:
+            os.fchown(fd, folder.st_uid, folder.st_gid)
+        elif file.st_uid not in (os.geteuid(), folder.st_uid):
+            raise PermissionError(13, "a file of another user")
+        if not stat.S_ISREG(file.st_mode) or file.st_nlink > 1:
+            raise PermissionError(13, "not a plain file")
+
+    @contextlib.contextmanager
+    def _lock(self, name="lock", wait=1.0):
+        """
+        Hold a lock of the folder: True when it is held, None when there is no such file to be had,
+        False when it was not to be had in time.
+        """
+        try:
+            fd = self._open(self.prefix + name, os.O_CREAT | os.O_RDWR)
+        except OSError:
+            yield None
+            return
+        try:
+            yield _locked(fd, wait)
+        finally:
+            os.close(fd)  # gives the lock back
+
+    def _noted(self, name):
+        """
+        The name and number that a file notes, (None, 0) where it does not.
+        """
+        try:
+            with open(self._path(name), encoding="utf-8") as file:
+                noted, number = file.read().split()
+            return noted, int(number)
+        except (OSError, ValueError):
+            return None, 0
+
+    def _note(self, name, noted, number):
+        fd = self._open(self.prefix + name, os.O_CREAT | os.O_WRONLY)
+        try:
+            # Of one size always, so that a reader never sees two of them mixed up.
+            os.write(fd, f"{noted} {number:020d}\n".encode())
+        finally:
+            os.close(fd)
+
+    def _sync_folder(self):
+        with contextlib.suppress(OSError):  # Windows does not open folders
+            fd = os.open(self.folder, os.O_RDONLY)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+    def _unlink(self, name):
+        with contextlib.suppress(OSError):
+            os.unlink(self._path(name))
+
+
+def _locked(fd, wait):
+    """
+    Lock a file, for as long as it is open; False if that takes longer than wait seconds.
+    """
+    deadline = time.monotonic() + wait
+    while True:
+        try:
+            if fcntl is not None:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            elif msvcrt is not None:
+                msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+            return True
+        except OSError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.002)
+
+
+def _records(file, offset):
+    """
+    A batch of the requests from an offset on, and where the next one begins. Ends before what is
+    torn.
+    """
+    batch, size = [], 0
+    file.seek(offset)
+    while len(batch) < _BATCH and size < _BATCH_BYTES:
+        head = file.read(_RECORD.size)
+        if len(head) < _RECORD.size:
+            break
+        magic, length, crc = _RECORD.unpack(head)
+        body = file.read(length) if magic == _MAGIC else b""
+        if magic != _MAGIC or len(body) < length or zlib.crc32(body) != crc:
+            break
+        batch.append(body)
+        size += length
+        offset += _RECORD.size + length
+    return batch, offset
+
+
+def _next_jid(jid):
+    """
+    The jid of the next microsecond.
+    """
+    form = "%Y%m%d%H%M%S%f"
+    later = datetime.datetime.strptime(jid, form) + datetime.timedelta(microseconds=1)
+    return later.strftime(form)
+
+
+# ---- The process --------------------------------------------------------------------------------
+
+
+def _process():
+    """
+    What this process holds.
+
+    It is kept outside of this module, since each further loader in a process runs the module anew;
+    and made again after a fork: the child must not use its parent's connections.
+    """
+    name = f"_saltern_process_{_PROTOCOL}"
+    process = sys.modules.get(name)
+    if process is None or process.pid != os.getpid():
+        process = types.ModuleType(name, "What the Saltern returner holds in this process.")
+        process.pid = os.getpid()
+        process.local = threading.local()  # connection, held
+        process.minted = {}  # jids of prep_jid() whose load has not come yet
+        process.limits = {}  # largest payload, by address
+        process.spools = {}
+        process.said = set()
+        process.jid = ""
+        sys.modules[name] = process
+    return process
+
+
+def _once(key):
+    """
+    True the first time in the life of the process; for what is to be logged once.
+    """
+    said = _process().said
+    first = key not in said
+    said.add(key)
+    return first
