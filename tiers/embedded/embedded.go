@@ -1,0 +1,228 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"saltern/job"
+	"saltern/tiers"
+)
+
+// formatVersion is the version of the key layout. A change that this code cannot read takes a new
+// one; Open refuses what is newer.
+const formatVersion = 1
+
+// Store is the durable store of a single process.
+//
+// Lock order: expiring, gate, stripes in ascending order, the mutexes of classes and space.
+type Store struct {
+	o     Options
+	db    *pebble.DB
+	lock  *pebble.Lock
+	space *space
+
+	// expiring is held by the one Expire that runs.
+	expiring sync.Mutex
+	// gate keeps merges out while a chunk of expired jobs goes. A merge holds it for reading until
+	// its batch is applied in memory, not until it is on the disk.
+	gate    sync.RWMutex
+	stripes stripes
+	classes classes
+	// waits are those for the disk whose callers may have gone.
+	waits   sync.WaitGroup
+	corrupt atomic.Uint64
+	fatal   atomic.Pointer[error]
+}
+
+var _ tiers.Store = (*Store)(nil)
+
+// Open opens the store in a folder, or makes it. The error says what to do where another process
+// uses the folder, or a newer version wrote it.
+func Open(o Options) (*Store, error) {
+	o.setDefaults()
+	s := &Store{o: o}
+	s.space = &space{
+		usage: func() (vfs.DiskUsage, error) { return o.FS.GetDiskUsage(o.Dir) },
+		now:   o.Now, reserve: o.Reserve,
+	}
+	fs := newFileSystem(o.FS, s.fail, s.space.low)
+	if err := s.lockDir(fs); err != nil {
+		return nil, err
+	}
+	if err := s.open(fs); err != nil {
+		return nil, errors.Join(err, s.lock.Close())
+	}
+	return s, nil
+}
+
+func (s *Store) lockDir(fs *fileSystem) error {
+	dir := s.o.Dir
+	if err := fs.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make the store's folder: %w", err)
+	}
+	if err := fs.chmod(dir, 0o700); err != nil {
+		return fmt.Errorf("make the store's folder private: %w", err)
+	}
+	lock, err := pebble.LockDirectory(dir, fs)
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		return fmt.Errorf("lock the store: %w", err)
+	case errors.Is(err, syscall.EAGAIN), err != nil && !errors.As(err, new(*os.PathError)):
+		return fmt.Errorf("another saltern uses %s: stop it, or take another data folder (%w)", dir, err)
+	case err != nil:
+		return fmt.Errorf("lock the store: %w", err)
+	}
+	s.lock = lock
+	return nil
+}
+
+func (s *Store) open(fs vfs.FS) error {
+	cache := pebble.NewCache(s.o.CacheBytes)
+	defer cache.Unref()
+	db, err := pebble.Open(s.o.Dir, s.pebbleOptions(fs, cache))
+	if err != nil {
+		return fmt.Errorf("open the store in %s: %w", s.o.Dir, err)
+	}
+	s.db = db
+	if err := s.begin(); err != nil {
+		return errors.Join(err, db.Close())
+	}
+	return nil
+}
+
+// pebbleOptions are chosen for few files and little memory: 10 million keys of a million jobs are
+// then some 30 files.
+func (s *Store) pebbleOptions(fs vfs.FS, cache *pebble.Cache) *pebble.Options {
+	log := pebbleLogger{s}
+	o := &pebble.Options{
+		FS: fs, Lock: s.lock, Cache: cache, Logger: log,
+		FormatMajorVersion: pebble.FormatTableFormatV6,
+		// Up to four memtables, of which two are usually in use.
+		MemTableSize:                16 << 20,
+		MemTableStopWritesThreshold: 4,
+		L0CompactionThreshold:       4,
+		L0StopWritesThreshold:       24,
+		LBaseMaxBytes:               64 << 20,
+		MaxOpenFiles:                500,
+		MaxManifestFileSize:         4 << 20,
+		// Space of expired jobs comes back without further writes.
+		FlushDelayDeleteRange:      10 * time.Second,
+		CompactionConcurrencyRange: func() (int, int) { return 1, 2 },
+		EventListener: &pebble.EventListener{
+			BackgroundError: func(err error) { log.Errorf("background work: %v", err) },
+		},
+	}
+	o.TargetFileSizes[0] = 16 << 20
+	for i := range o.Levels {
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		o.Levels[i].BlockSize = 16 << 10
+		if i > 0 {
+			o.TargetFileSizes[i] = 64 << 20
+		}
+	}
+	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionFastest })
+	o.Experimental.FileCacheShards = 2
+	return o
+}
+
+// begin checks the format and reads the classes.
+func (s *Store) begin() error {
+	value, found, err := s.get(s.db, []byte{tabFormat})
+	if err != nil {
+		return err
+	}
+	if !found {
+		b := []byte(strconv.Itoa(formatVersion))
+		if err := s.db.Set([]byte{tabFormat}, b, pebble.Sync); err != nil {
+			return fmt.Errorf("write the format version: %w", err)
+		}
+		return nil
+	}
+	v, err := strconv.Atoi(string(value))
+	if err != nil || v > formatVersion {
+		return fmt.Errorf("%s has format %q, this version of saltern reads up to %d: "+
+			"run the version that wrote it, or take another data folder", s.o.Dir, value, formatVersion)
+	}
+	return s.scan(context.Background(), s.db, []byte{tabClass}, func(key, _ []byte) error {
+		p, _ := parseSummaryKey(append(key, make([]byte, 8)...))
+		s.classes.admit(p.class)
+		return nil
+	})
+}
+
+// Name is "embedded".
+func (s *Store) Name() string { return "embedded" }
+
+// Stats are figures for metrics.
+type Stats struct {
+	// Corrupt is how many stored values failed their check since Open.
+	Corrupt uint64
+	// DiskBytes is what the store takes on the disk.
+	DiskBytes uint64
+}
+
+// Stats gives the figures of now.
+func (s *Store) Stats() Stats {
+	return Stats{Corrupt: s.corrupt.Load(), DiskBytes: s.db.Metrics().DiskSpaceUsage()}
+}
+
+// Close closes the store. After a fatal error it leaves the files as they are.
+func (s *Store) Close() error {
+	if err := s.fatal.Load(); err != nil {
+		return *err
+	}
+	s.waits.Wait()
+	return errors.Join(s.db.Close(), s.lock.Close())
+}
+
+// ready says why a call cannot be served.
+func (s *Store) ready(ctx context.Context) error {
+	if err := s.fatal.Load(); err != nil {
+		return fmt.Errorf("%w: %w", tiers.ErrUnavailable, *err)
+	}
+	return ctx.Err()
+}
+
+// fail is called when it is not known what is on the disk.
+func (s *Store) fail(err error) {
+	if !s.fatal.CompareAndSwap(nil, &err) {
+		return
+	}
+	s.o.Logger.Error("the store cannot write, stopping: see to the disk, then start again", "err", err)
+	if s.o.OnFatal == nil {
+		os.Exit(ExitCode)
+	}
+	s.o.OnFatal(err)
+}
+
+// dropCorrupt counts and logs a stored value that failed its check; it is then treated as missing.
+func (s *Store) dropCorrupt(what byte, jid job.JID, err error) {
+	s.corrupt.Add(1)
+	s.o.Logger.Error("corrupt value in the store, treated as missing",
+		"kind", string(rune(what)), "jid", string(jid), "err", err)
+}
+
+// pebbleLogger takes what pebble says. Its account of flushes and compactions is left out.
+type pebbleLogger struct{ s *Store }
+
+func (l pebbleLogger) Infof(string, ...any) {}
+
+func (l pebbleLogger) Errorf(format string, args ...any) {
+	l.s.o.Logger.Warn("store", "err", fmt.Sprintf(format, args...))
+}
+
+// Fatalf is called when the log or the manifest could not be written.
+func (l pebbleLogger) Fatalf(format string, args ...any) {
+	l.s.fail(fmt.Errorf(format, args...))
+}

@@ -1,0 +1,154 @@
+package embedded
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// fileSystem is what pebble writes through. It keeps files to their owner, and holds three rules:
+//
+//   - A failed fsync is final. The kernel may have dropped the pages and call the next fsync of the
+//     file a success, so after the first failure no write and no fsync of any file succeeds.
+//   - A compaction does not take the last free space: that is for the log and the memtables, whose
+//     failure would stop the process. The compaction fails and is tried again.
+//   - Whoever waits for an fsync learns of a failure from pebble; the store learns of it here,
+//     whichever file it was.
+type fileSystem struct {
+	vfs.FS
+	onDisk bool
+	// syncFailed is told of the first failed fsync.
+	syncFailed func(error)
+	// low says whether free space is too low for a compaction.
+	low    func() bool
+	failed atomic.Pointer[error]
+}
+
+func newFileSystem(under vfs.FS, syncFailed func(error), low func() bool) *fileSystem {
+	return &fileSystem{
+		FS: under, onDisk: vfs.Root(under) == vfs.Default, syncFailed: syncFailed, low: low,
+	}
+}
+
+// Unwrap lets pebble find the file system at the bottom.
+func (fs *fileSystem) Unwrap() vfs.FS { return fs.FS }
+
+func (fs *fileSystem) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := fs.FS.Create(name, c)
+	return fs.private(f, name, c, err)
+}
+
+func (fs *fileSystem) OpenReadWrite(
+	name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption,
+) (vfs.File, error) {
+	f, err := fs.FS.OpenReadWrite(name, c, opts...)
+	return fs.private(f, name, c, err)
+}
+
+func (fs *fileSystem) ReuseForWrite(
+	oldName, newName string, c vfs.DiskWriteCategory,
+) (vfs.File, error) {
+	f, err := fs.FS.ReuseForWrite(oldName, newName, c)
+	return fs.private(f, newName, c, err)
+}
+
+// OpenDir opens a folder, which is opened only to be fsynced.
+func (fs *fileSystem) OpenDir(name string) (vfs.File, error) {
+	f, err := fs.FS.OpenDir(name)
+	if err != nil {
+		return nil, err
+	}
+	return &file{File: f, fs: fs, name: name}, nil
+}
+
+// MkdirAll makes folders that only their owner may enter.
+func (fs *fileSystem) MkdirAll(dir string, _ os.FileMode) error {
+	return fs.FS.MkdirAll(dir, 0o700)
+}
+
+// Lock locks a file and makes it private.
+func (fs *fileSystem) Lock(name string) (io.Closer, error) {
+	l, err := fs.FS.Lock(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := fs.chmod(name, 0o600); err != nil {
+		return nil, fmt.Errorf("%w, %w", err, l.Close())
+	}
+	return l, nil
+}
+
+func (fs *fileSystem) chmod(name string, mode os.FileMode) error {
+	if !fs.onDisk {
+		return nil
+	}
+	return os.Chmod(name, mode)
+}
+
+// private makes a file that was opened for writing its owner's alone. The folder is private before
+// any file is in it, so nobody can open the file before that.
+func (fs *fileSystem) private(
+	f vfs.File, name string, c vfs.DiskWriteCategory, err error,
+) (vfs.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	if err := fs.chmod(name, 0o600); err != nil {
+		return nil, fmt.Errorf("%w, %w", err, f.Close())
+	}
+	isCompaction := strings.Contains(string(c), "compaction")
+	return &file{File: f, fs: fs, name: name, isCompaction: isCompaction}, nil
+}
+
+// fail notes a failed fsync.
+func (fs *fileSystem) fail(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("fsync of %s: %w", name, err)
+	if fs.failed.CompareAndSwap(nil, &err) {
+		fs.syncFailed(err)
+	}
+	return err
+}
+
+// file is a file that pebble writes, or a folder that it fsyncs.
+type file struct {
+	vfs.File
+	fs           *fileSystem
+	name         string
+	isCompaction bool
+}
+
+func (f *file) Write(p []byte) (int, error) {
+	if err := f.fs.failed.Load(); err != nil {
+		return 0, *err
+	}
+	if f.isCompaction && f.fs.low() {
+		return 0, fmt.Errorf("write %s: %w", f.name, errLowSpace)
+	}
+	return f.File.Write(p)
+}
+
+func (f *file) Sync() error { return f.sync(f.File.Sync) }
+
+func (f *file) SyncData() error { return f.sync(f.File.SyncData) }
+
+func (f *file) SyncTo(length int64) (fullSync bool, err error) {
+	err = f.sync(func() error {
+		fullSync, err = f.File.SyncTo(length)
+		return err
+	})
+	return fullSync, err
+}
+
+func (f *file) sync(sync func() error) error {
+	if err := f.fs.failed.Load(); err != nil {
+		return *err
+	}
+	return f.fs.fail(f.name, sync())
+}
