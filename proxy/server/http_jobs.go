@@ -108,7 +108,7 @@ func (h *HTTP) showJob(r *http.Request) (answer, error) {
 	}
 	sum := h.summaryOf(r.Context(), jid)
 	now := time.Now()
-	next := nextAddress(r, "after", string(page.Next))
+	next := nextAddress(r, "after", afterOf(page.Next))
 	return answer{next: next, body: func(j *jsonWriter) {
 		j.begin('{')
 		j.field("jid", string(jid))
@@ -187,7 +187,7 @@ func (h *HTTP) showReturns(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	next := nextAddress(r, "after", string(page.Next))
+	next := nextAddress(r, "after", afterOf(page.Next))
 	return answer{next: next, body: func(j *jsonWriter) {
 		j.begin('{')
 		j.field("jid", string(jid))
@@ -200,6 +200,7 @@ func (h *HTTP) showReturns(r *http.Request) (answer, error) {
 // payload, so an answer takes bounded memory however many minions a job has.
 func (h *HTTP) returns(r *http.Request) (job.JID, tiers.ReturnPage, error) {
 	q := newQuery(r, "after")
+	after := q.after()
 	if err := q.done(); err != nil {
 		return "", tiers.ReturnPage{}, err
 	}
@@ -208,7 +209,7 @@ func (h *HTTP) returns(r *http.Request) (job.JID, tiers.ReturnPage, error) {
 		return "", tiers.ReturnPage{}, err
 	}
 	page, err := h.o.Jobs.Returns(r.Context(), jid,
-		tiers.ReturnQuery{After: job.Minion(q.str("after")), MaxBytes: pageBytes})
+		tiers.ReturnQuery{After: after, MaxBytes: pageBytes})
 	return jid, page, err
 }
 
@@ -221,7 +222,7 @@ func (j *jsonWriter) returns(p tiers.ReturnPage) {
 		j.ret(&p.Returns[i])
 	}
 	j.end(']')
-	j.next(string(p.Next))
+	j.next(afterOf(p.Next))
 }
 
 // ret writes a return: what Saltern knows of it, its result, and under "data" all else that the

@@ -15,7 +15,7 @@ import (
 // listMinions answers /v1/minions: what each minion did last, sorted by minion.
 func (h *HTTP) listMinions(r *http.Request) (answer, error) {
 	q := newQuery(r, "fun", "after", "limit")
-	fun, after, limit := q.str("fun"), job.Minion(q.str("after")), q.limit()
+	fun, after, limit := q.str("fun"), q.after(), q.limit()
 	if err := q.done(); err != nil {
 		return answer{}, err
 	}
@@ -35,7 +35,7 @@ func (h *HTTP) listMinions(r *http.Request) (answer, error) {
 	next := ""
 	if len(all) > limit {
 		all = all[:limit]
-		next = string(all[limit-1].Minion)
+		next = afterOf(all[limit-1].Minion)
 	}
 	return answer{next: nextAddress(r, "after", next), body: func(j *jsonWriter) {
 		j.begin('{')

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/base64"
 	"fmt"
 	"maps"
 	"math"
@@ -133,6 +134,33 @@ func jidOf(r *http.Request) (job.JID, error) {
 		return "", fmt.Errorf("%w: a jid has 1 to %d bytes", tiers.ErrInvalid, job.MaxJIDBytes)
 	}
 	return jid, nil
+}
+
+// Minion ids go into "next" and come back in "after" as they are where they are plain ASCII, and in
+// base64 behind afterMark where they are not: JSON and URLs do not carry any bytes unharmed through
+// any client.
+const afterMark = "~"
+
+func afterOf(id job.Minion) string {
+	odd := func(r rune) bool { return r <= ' ' || r >= 0x7f }
+	if !strings.HasPrefix(string(id), afterMark) && !strings.ContainsFunc(string(id), odd) {
+		return string(id)
+	}
+	return afterMark + base64.RawURLEncoding.EncodeToString([]byte(id))
+}
+
+// after reads what afterOf wrote.
+func (q *query) after() job.Minion {
+	text := q.str("after")
+	coded, isCoded := strings.CutPrefix(text, afterMark)
+	if !isCoded {
+		return job.Minion(text)
+	}
+	id, err := base64.RawURLEncoding.DecodeString(coded)
+	if err != nil {
+		q.fail("after is %q, which no answer had as its next", clip(text))
+	}
+	return job.Minion(id)
 }
 
 // nextAddress is the address of this request with one parameter changed, empty where there is no

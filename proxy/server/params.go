@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -14,21 +15,25 @@ import (
 // read gives a zero value; done says what was wrong. Strings and bytes are copies: the frame that
 // they come from is used again.
 type params struct {
-	buf   []byte
-	left  uint32
-	depth int
-	err   error
+	buf    []byte
+	left   uint32
+	limits Limits
+	err    error
 }
 
-func newParams(frame []byte, depth int) *params {
-	p := &params{depth: depth}
+func newParams(frame []byte, limits Limits) *params {
+	p := &params{limits: limits}
 	p.left, p.buf, p.err = msgp.ReadArrayHeaderBytes(frame)
 	return p
 }
 
 // fail notes what is wrong with the parameter that is being read.
 func (p *params) fail(what string, err error) {
-	if p.err == nil {
+	switch {
+	case p.err != nil:
+	case errors.Is(err, tiers.ErrTooLarge):
+		p.err = fmt.Errorf("%s: %w", what, err)
+	default:
 		p.err = fmt.Errorf("%w: %s: %w", tiers.ErrInvalid, what, err)
 	}
 }
@@ -102,7 +107,10 @@ func (p *params) packed(what string) []byte {
 		if err != nil {
 			return nil, nil, err
 		}
-		return slices.Clone(v), rest, checkPacked(v, p.depth)
+		if len(v) > p.limits.MaxPayload {
+			return nil, nil, fmt.Errorf("%w: %d bytes, the limit is %d", tiers.ErrTooLarge, len(v), p.limits.MaxPayload)
+		}
+		return slices.Clone(v), rest, checkPacked(v, p.limits.MaxDepth)
 	})
 }
 

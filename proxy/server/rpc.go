@@ -176,7 +176,8 @@ type conn struct {
 	c      net.Conn
 	frames *frames
 	out    []byte
-	large  bool // holds a place among the large messages
+	large  bool      // holds a place among the large messages
+	due    time.Time // when the message under way has to be whole; zero before it began
 }
 
 func (s *RPC) serveConn(c net.Conn) {
@@ -205,12 +206,17 @@ func (k *conn) Read(b []byte) (int, error) {
 	if begun && !k.large && len(k.frames.partial()) >= largeMessage {
 		k.s.large <- struct{}{}
 		k.large = true
+		k.due = time.Time{} // the wait for the place is not the client's
 	}
-	timeout := k.s.o.Limits.IdleTimeout
+	deadline := time.Now().Add(k.s.o.Limits.IdleTimeout)
 	if begun {
-		timeout = k.s.o.Limits.MessageTimeout
+		// One deadline for the whole message: a client that sends a byte now and then gets no more.
+		if k.due.IsZero() {
+			k.due = time.Now().Add(k.s.o.Limits.MessageTimeout)
+		}
+		deadline = k.due
 	}
-	_ = k.c.SetReadDeadline(time.Now().Add(timeout))
+	_ = k.c.SetReadDeadline(deadline)
 	if k.s.stopping.Load() {
 		// Set again: Shutdown may have set its own between the check and the line above.
 		_ = k.c.SetReadDeadline(time.Now())
@@ -218,8 +224,9 @@ func (k *conn) Read(b []byte) (int, error) {
 	return k.c.Read(b)
 }
 
-// release gives back what a large message took.
+// release ends a message and gives back what a large one took.
 func (k *conn) release() {
+	k.due = time.Time{}
 	if k.large {
 		<-k.s.large
 		k.large = false
@@ -332,7 +339,7 @@ func (k *conn) call(r request) (out []byte, err error) {
 		return k.out[:0], fmt.Errorf("%w: saltern is stopping", tiers.ErrUnavailable)
 	}
 	out = appendResult(k.out[:0], r.id)
-	return method(k.s, context.Background(), out, newParams(r.params, k.s.o.Limits.MaxDepth))
+	return method(k.s, context.Background(), out, newParams(r.params, k.s.o.Limits))
 }
 
 // clip shortens what a client sent, for a message.
