@@ -153,9 +153,6 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil
 // Mode is the mode of a file: permission bits alone. In the configuration it is octal: "0660".
 type Mode fs.FileMode
 
-// Std is the mode as package os has it.
-func (m Mode) Std() fs.FileMode { return fs.FileMode(m) }
-
 // UnmarshalText reads octal digits.
 func (m *Mode) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseUint(strings.TrimPrefix(string(text), "0o"), 8, 32)
