@@ -1,0 +1,139 @@
+"""
+What all tests need: the returner loaded by Salt's own loader, and a Saltern to talk to.
+"""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import pytest
+import salt.config
+import salt.loader
+
+RETURNERS = pathlib.Path(__file__).parent.parent / "src" / "saltext" / "saltern" / "returners"
+BINARY = pathlib.Path(
+    os.environ.get("SALTERN_BIN", pathlib.Path(__file__).parents[2] / "bin" / "saltern")
+)
+
+
+class Loaded:
+    """
+    The returner's functions as Salt's loader gives them: ``loaded.get_jid(jid)``.
+    """
+
+    def __init__(self, opts, dunder_salt=None):
+        self.opts = opts
+        self.loader = salt.loader.returners(opts, dunder_salt or {})
+
+    def __getattr__(self, name):
+        return self.loader[f"saltern.{name}"]
+
+
+def options(folder, address=None, role="master", **more):
+    """
+    The options of a master, a minion (role="minion") or of none (role=None).
+    """
+    read = {"master": salt.config.master_config, "minion": salt.config.minion_config}
+    overrides = {
+        "root_dir": str(folder),
+        "id": "m1_master" if role == "master" else "alpha",
+        "returner_dirs": [str(RETURNERS)],
+        "saltern": {"address": address, "spool_dir": f"{folder}/spool"},
+    }
+    opts = read["minion" if role == "minion" else "master"](None)
+    opts.update(overrides)
+    opts.update(more)
+    for key in ("cachedir", "pki_dir", "extension_modules", "sock_dir"):
+        opts[key] = f"{folder}/{key}"
+    os.makedirs(opts["cachedir"], exist_ok=True)
+    return opts
+
+
+@pytest.fixture
+def short_dir():
+    """
+    A folder with a short name: the path of a socket ends at 107 characters.
+    """
+    path = tempfile.mkdtemp(prefix="st-", dir="/tmp")
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def no_process_state():
+    """
+    Each test begins as a new process would.
+    """
+    forget()
+    yield
+    forget()
+
+
+def forget():
+    for name in [name for name in sys.modules if name.startswith("_saltern_process_")]:
+        del sys.modules[name]
+
+
+class Daemon:
+    """
+    A Saltern of our own: the real binary, in a folder of its own.
+    """
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.socket = f"{folder}/saltern.sock"
+        self.address = f"unix:{self.socket}"
+        self.process = None
+        self.log = open(f"{folder}/saltern.log", "ab")  # noqa: SIM115
+
+    def start(self):
+        command = [str(BINARY), "serve", "--data-dir", f"{self.folder}/data"]
+        command += ["--listen", self.address, "--http", "off"]
+        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log)
+        wait_for(lambda: self.process.poll() is not None or self._connects())
+        assert self.process.poll() is None, "saltern did not start, see its log"
+        return self
+
+    def _connects(self):
+        import socket
+
+        with socket.socket(socket.AF_UNIX) as sock, contextlib.suppress(OSError):
+            sock.connect(self.socket)
+            return True
+        return False
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def hang(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def stop(self):
+        if self.process and self.process.poll() is None:
+            self.go_on()
+            self.process.terminate()
+            try:
+                self.process.wait(15)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        self.log.close()
+
+
+def wait_for(condition, seconds=20):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.01)
+    raise AssertionError(f"not so within {seconds} s")
