@@ -77,7 +77,6 @@ func openProxy(c *configs.Config, log *slog.Logger, fatal chan<- error) (*proxy.
 		WriteBudget: c.Write.Timeout.Std(),
 		SoftTimeout: c.Read.SoftTimeout.Std(),
 		NegativeTTL: c.Memory.NegativeTTL.Std(),
-		DefaultKeep: c.Retention.DefaultKeep.Std(),
 		Master:      c.Master,
 	}), nil
 }

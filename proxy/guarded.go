@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"saltern/job"
@@ -17,19 +18,31 @@ type GuardOptions struct {
 	Timeout time.Duration
 	// ListTimeout is the same for lists; default 30 s.
 	ListTimeout time.Duration
-	// Slow is from when on an answer counts against the tier; default Timeout.
+	// Slow is from when on an answer counts against the tier, lists apart; default Timeout.
 	Slow time.Duration
-	// Read and Write configure the breakers; their Timeout is set from the above.
-	Read, Write policy.BreakerOptions
+	// Read, Write and List configure the breakers; their Timeout is set from the above.
+	Read, Write, List policy.BreakerOptions
 }
 
-// Guarded is a tier behind its deadlines and its breakers, one for reads and one for writes. Every
-// call returns in its time, whatever the tier's driver does: the driver is called in a goroutine
-// that is left behind when it hangs.
+// Guarded is a tier behind its deadlines and its breakers: one for reads of a job, one for writes,
+// one for lists, so that a list that takes long takes no job away. Every call returns in its time,
+// whatever the tier's driver does: the driver is called in a goroutine that is left behind when it
+// hangs.
 type Guarded struct {
-	under       tiers.Tier
-	o           GuardOptions
-	read, write *policy.Breaker
+	under             tiers.Tier
+	read, write, list class
+	calls             sync.WaitGroup // of the driver, those left behind among them
+}
+
+// class is a kind of calls that share their fate.
+type class struct {
+	breaker       *policy.Breaker
+	timeout, slow time.Duration
+}
+
+func newClass(o policy.BreakerOptions, timeout, slow time.Duration) class {
+	o.Timeout = timeout
+	return class{breaker: policy.NewBreaker(o), timeout: timeout, slow: slow}
 }
 
 // GuardedStore is a Guarded durable tier.
@@ -49,9 +62,11 @@ func Guard(under tiers.Tier, o GuardOptions) *Guarded {
 	set(&o.Timeout, time.Second)
 	set(&o.ListTimeout, 30*time.Second)
 	set(&o.Slow, o.Timeout)
-	o.Read.Timeout, o.Write.Timeout = o.Timeout, o.Timeout
 	return &Guarded{
-		under: under, o: o, read: policy.NewBreaker(o.Read), write: policy.NewBreaker(o.Write),
+		under: under,
+		read:  newClass(o.Read, o.Timeout, o.Slow),
+		write: newClass(o.Write, o.Timeout, o.Slow),
+		list:  newClass(o.List, o.ListTimeout, o.ListTimeout),
 	}
 }
 
@@ -60,9 +75,9 @@ func GuardStore(under tiers.Store, o GuardOptions) *GuardedStore {
 	return &GuardedStore{Guarded: Guard(under, o), store: under}
 }
 
-// States are the states of the breakers for reads and for writes.
-func (g *Guarded) States() (read, write policy.BreakerState) {
-	return g.read.State(), g.write.State()
+// States are the states of the breakers.
+func (g *Guarded) States() (read, write, list policy.BreakerState) {
+	return g.read.breaker.State(), g.write.breaker.State(), g.list.breaker.State()
 }
 
 // errOwnTimeout is the cause of a deadline that is ours: it counts against the tier. A deadline of
@@ -71,32 +86,26 @@ var errOwnTimeout = errors.New("own timeout")
 
 // guard makes one call of the tier under it.
 func guard[T any](
-	ctx context.Context, g *Guarded, b *policy.Breaker, timeout time.Duration,
-	call func(context.Context) (T, error),
+	ctx context.Context, g *Guarded, c class, call func(context.Context) (T, error),
 ) (T, error) {
 	var zero T
-	done, allowed := b.Allow()
+	done, allowed := c.breaker.Allow()
 	if !allowed {
 		return zero, fmt.Errorf("%s: %w", g.under.Name(), tiers.ErrOpen)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errOwnTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errOwnTimeout)
 	defer cancel()
 	start := time.Now()
 	replies := make(chan reply[T], 1)
-	go func() {
+	g.calls.Go(func() {
 		v, err := call(ctx)
 		replies <- reply[T]{value: v, err: err}
-	}()
-	var r reply[T]
-	select {
-	case r = <-replies:
-	case <-ctx.Done():
-		r = reply[T]{err: ctx.Err()}
-	}
+	})
+	r := await(ctx, replies)
 	if r.err != nil && ctx.Err() != nil {
 		return zero, g.ended(ctx, done)
 	}
-	done(verdict(r.err, time.Since(start) >= g.o.Slow))
+	done(verdict(r.err, time.Since(start) >= c.slow))
 	return r.value, r.err
 }
 
@@ -129,12 +138,25 @@ func verdict(err error, slow bool) policy.Verdict {
 // Name is the name of the tier under it.
 func (g *Guarded) Name() string { return g.under.Name() }
 
-// Close closes the tier under it.
-func (g *Guarded) Close() error { return g.under.Close() }
+// Close closes the tier under it, unless the driver still hangs in a call: then it says so, and the
+// tier stays open.
+func (g *Guarded) Close() error {
+	idle := make(chan struct{})
+	go func() {
+		g.calls.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+		return g.under.Close()
+	case <-time.After(g.write.timeout):
+		return fmt.Errorf("%w: a call has not ended, not closed", tiers.ErrTimeout)
+	}
+}
 
 // Head is a guarded read.
 func (g *Guarded) Head(ctx context.Context, jid job.JID) (job.Head, error) {
-	return guard(ctx, g, g.read, g.o.Timeout, func(ctx context.Context) (job.Head, error) {
+	return guard(ctx, g, g.read, func(ctx context.Context) (job.Head, error) {
 		return g.under.Head(ctx, jid)
 	})
 }
@@ -143,14 +165,14 @@ func (g *Guarded) Head(ctx context.Context, jid job.JID) (job.Head, error) {
 func (g *Guarded) Returns(
 	ctx context.Context, jid job.JID, q tiers.ReturnQuery,
 ) (tiers.ReturnPage, error) {
-	return guard(ctx, g, g.read, g.o.Timeout, func(ctx context.Context) (tiers.ReturnPage, error) {
+	return guard(ctx, g, g.read, func(ctx context.Context) (tiers.ReturnPage, error) {
 		return g.under.Returns(ctx, jid, q)
 	})
 }
 
 // Merge is a guarded write.
 func (g *Guarded) Merge(ctx context.Context, facts []job.Fact) ([]job.Outcome, error) {
-	return guard(ctx, g, g.write, g.o.Timeout, func(ctx context.Context) ([]job.Outcome, error) {
+	return guard(ctx, g, g.write, func(ctx context.Context) ([]job.Outcome, error) {
 		return g.under.Merge(ctx, facts)
 	})
 }
@@ -164,7 +186,7 @@ func (g *Guarded) Fill(ctx context.Context, s tiers.Snapshot) error {
 	if !ok {
 		return nil
 	}
-	_, err := guard(ctx, g, g.write, g.o.Timeout, func(ctx context.Context) (none, error) {
+	_, err := guard(ctx, g, g.write, func(ctx context.Context) (none, error) {
 		return none{}, f.Fill(ctx, s)
 	})
 	return err
@@ -176,7 +198,7 @@ func (g *Guarded) Evict(ctx context.Context, jid job.JID) error {
 	if !ok {
 		return nil
 	}
-	_, err := guard(ctx, g, g.write, g.o.Timeout, func(ctx context.Context) (none, error) {
+	_, err := guard(ctx, g, g.write, func(ctx context.Context) (none, error) {
 		return none{}, f.Evict(ctx, jid)
 	})
 	return err
@@ -184,21 +206,21 @@ func (g *Guarded) Evict(ctx context.Context, jid job.JID) error {
 
 // List is a guarded read.
 func (g *GuardedStore) List(ctx context.Context, f tiers.Filter) (tiers.ListPage, error) {
-	return guard(ctx, g.Guarded, g.read, g.o.ListTimeout, func(ctx context.Context) (tiers.ListPage, error) {
+	return guard(ctx, g.Guarded, g.list, func(ctx context.Context) (tiers.ListPage, error) {
 		return g.store.List(ctx, f)
 	})
 }
 
 // Events is a guarded read.
 func (g *GuardedStore) Events(ctx context.Context, q tiers.EventQuery) (tiers.EventPage, error) {
-	return guard(ctx, g.Guarded, g.read, g.o.ListTimeout, func(ctx context.Context) (tiers.EventPage, error) {
+	return guard(ctx, g.Guarded, g.list, func(ctx context.Context) (tiers.EventPage, error) {
 		return g.store.Events(ctx, q)
 	})
 }
 
 // LastFunctions is a guarded read.
 func (g *GuardedStore) LastFunctions(ctx context.Context, fun string) ([]job.LastFunction, error) {
-	return guard(ctx, g.Guarded, g.read, g.o.ListTimeout, func(ctx context.Context) ([]job.LastFunction, error) {
+	return guard(ctx, g.Guarded, g.list, func(ctx context.Context) ([]job.LastFunction, error) {
 		return g.store.LastFunctions(ctx, fun)
 	})
 }
@@ -210,7 +232,7 @@ func (g *GuardedStore) Expire(ctx context.Context, now time.Time) (int, error) {
 
 // SaveRegister is a guarded write.
 func (g *GuardedStore) SaveRegister(ctx context.Context, master string, data []byte) error {
-	_, err := guard(ctx, g.Guarded, g.write, g.o.Timeout, func(ctx context.Context) (none, error) {
+	_, err := guard(ctx, g.Guarded, g.write, func(ctx context.Context) (none, error) {
 		return none{}, g.store.SaveRegister(ctx, master, data)
 	})
 	return err
@@ -218,7 +240,7 @@ func (g *GuardedStore) SaveRegister(ctx context.Context, master string, data []b
 
 // LoadRegister is a guarded read.
 func (g *GuardedStore) LoadRegister(ctx context.Context, master string) ([]byte, error) {
-	return guard(ctx, g.Guarded, g.read, g.o.Timeout, func(ctx context.Context) ([]byte, error) {
+	return guard(ctx, g.Guarded, g.read, func(ctx context.Context) ([]byte, error) {
 		return g.store.LoadRegister(ctx, master)
 	})
 }

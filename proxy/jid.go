@@ -34,6 +34,12 @@ const reserveTries = 100
 // PrepJID mints a jid in Salt's own form that no other caller gets and no job has. When the store
 // cannot be asked it is unique among those that this process gave out.
 func (p *Proxy) PrepJID(ctx context.Context) job.JID {
+	if !p.gate.enter() {
+		return job.NewJID(p.jids.next(p.o.Now()))
+	}
+	defer p.gate.leave()
+	ctx, cancel := p.within(ctx)
+	defer cancel()
 	var jid job.JID
 	for range reserveTries {
 		jid = job.NewJID(p.jids.next(p.o.Now()))

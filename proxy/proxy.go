@@ -42,16 +42,15 @@ type Options struct {
 	// default 50 ms.
 	SoftTimeout time.Duration
 	// NegativeTTL is how long the cache may say that there is no such job without asking again;
-	// default 1 s. Any write of the job ends it at once.
+	// default 1 s, negative for not at all. Any write of the job ends it at once.
 	NegativeTTL time.Duration
 	// Staleness bounds how old the cache's copy of an unsealed job may be where other proxies write
 	// to the same store; zero where no one else does.
 	Staleness time.Duration
 	// FillBytes is the largest job that is read as a whole to fill the caches; default 4 MiB.
 	FillBytes int
-	// DefaultKeep is how long jobs are kept whose master did not say; default 24 h.
-	DefaultKeep time.Duration
 	// ExpireEvery is how often the store is told to remove what has passed its time; default 1 min.
+	// A cache keeps a job of which only the store knows when it ends no longer than that.
 	ExpireEvery time.Duration
 	// Master is recorded on loads and events that name none.
 	Master string
@@ -63,7 +62,6 @@ func (o Options) withDefaults() Options {
 	set(&o.SoftTimeout, 50*time.Millisecond)
 	set(&o.NegativeTTL, time.Second)
 	set(&o.FillBytes, 4<<20)
-	set(&o.DefaultKeep, 24*time.Hour)
 	set(&o.ExpireEvery, time.Minute)
 	set(&o.Logger, slog.Default())
 	if o.Now == nil {
@@ -95,21 +93,21 @@ type Proxy struct {
 
 	jids reservation
 
-	ctx     context.Context // ends the flights and the loops when the proxy closes
-	cancel  context.CancelCauseFunc
-	loops   sync.WaitGroup
-	expire  chan struct{}
-	closing sync.RWMutex // held for reading by a write; Close waits for all of them
-	closed  bool         // guarded by closing
+	gate   *gate           // every call goes through it, so that tiers are closed when none is inside
+	ctx    context.Context // ends the flights and the loops when the proxy closes
+	cancel context.CancelCauseFunc
+	loops  sync.WaitGroup // the loops, and questions to tiers that a read or write did not wait for
+	expire chan struct{}
 }
 
-// ErrClosed is returned for a write that comes while the proxy stops. Nothing of it was stored.
+// ErrClosed is returned for a call that comes while the proxy stops, and for a read that the stop
+// ended. Of a write with this error nothing was stored.
 var ErrClosed = fmt.Errorf("%w: saltern is stopping", tiers.ErrUnavailable)
 
 // Open starts a proxy over tiers that are open. Close ends it.
 func Open(o Options) *Proxy {
 	o = o.withDefaults()
-	p := &Proxy{o: o, fills: newFills(o.Cache), expire: make(chan struct{}, 1)}
+	p := &Proxy{o: o, fills: newFills(o.Cache), gate: newGate(), expire: make(chan struct{}, 1)}
 	p.lower = append(append([]tiers.Tier{}, o.Shared...), o.Store)
 	p.lags = make([]*lag, len(p.lower))
 	for i := range p.lags {
@@ -127,16 +125,17 @@ func Open(o Options) *Proxy {
 	return p
 }
 
-// Close refuses further writes, waits for those under way, stops the loops and closes the tiers,
-// the store last.
+// Close refuses further calls, ends reads, waits for the writes under way, and closes the tiers, the
+// store last. A second Close does nothing.
 func (p *Proxy) Close() error {
-	p.closing.Lock()
-	p.closed = true
-	p.closing.Unlock()
+	if !p.gate.shut() {
+		return nil
+	}
 	p.cancel(ErrClosed)
-	p.loops.Wait()
+	p.gate.wait()
 	p.heads.wait()
 	p.jobs.wait()
+	p.loops.Wait()
 	errs := []error{p.o.Cache.Close()}
 	for _, t := range p.lower {
 		if err := t.Close(); err != nil {
@@ -146,15 +145,12 @@ func (p *Proxy) Close() error {
 	return errors.Join(errs...)
 }
 
-// ttl is how long a cache may keep a job; negative when it may not.
-func (p *Proxy) ttl(h job.Head, sealed bool) time.Duration {
-	now := p.o.Now()
-	keep, born := p.o.DefaultKeep, h.JID.PlausibleTime(now)
-	if h.Load != nil {
-		born = h.JID.PlausibleTime(h.Load.Version.Time())
-		if h.Load.Keep != job.KeepUnset {
-			keep = keepDuration(h.Load.Keep)
-		}
+// within is ctx, ended also when the proxy closes.
+func (p *Proxy) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(p.ctx, func() { cancel(ErrClosed) })
+	return ctx, func() {
+		stop()
+		cancel(context.Canceled)
 	}
-	return ttlOf(keep, now.Sub(born), p.o.Staleness, sealed)
 }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -12,6 +13,10 @@ import (
 // Head gives all that is known of a job but its returns. tiers.ErrNotFound means that there is no
 // such job; any other error, that it could not be told.
 func (p *Proxy) Head(ctx context.Context, jid job.JID) (job.Head, error) {
+	if !p.gate.enter() {
+		return job.Head{}, ErrClosed
+	}
+	defer p.gate.leave()
 	h, err := p.o.Cache.Head(ctx, jid)
 	a := answerOf(err)
 	p.Stats.count(0, a)
@@ -28,13 +33,15 @@ func (p *Proxy) Head(ctx context.Context, jid job.JID) (job.Head, error) {
 
 // readHead reads a head from the tiers under the cache and fills those above the one that had it.
 func (p *Proxy) readHead(ctx context.Context, jid job.JID, landed func()) (job.Head, error) {
-	f := p.fills.begin(jid)
-	found, err := cascade(ctx, p, jid, func(ctx context.Context, t tiers.Tier) (job.Head, error) {
-		return t.Head(ctx, jid)
-	})
-	s := tiers.Snapshot{Head: found.value}
+	f := p.fills.begin(jid, false)
+	found, err := p.askHead(ctx, jid)
 	landed()
-	s, err = p.land(f, s, err)
+	s, err := p.land(f, tiers.Snapshot{Head: found.value}, err)
+	if errors.Is(err, errOvertaken) {
+		// All that was noted is in the store, and in what is read from now on.
+		found, err = p.askHead(ctx, jid)
+		return found.value, err
+	}
 	if err != nil {
 		return job.Head{}, err
 	}
@@ -42,8 +49,18 @@ func (p *Proxy) readHead(ctx context.Context, jid job.JID, landed func()) (job.H
 	return s.Head, nil
 }
 
+func (p *Proxy) askHead(ctx context.Context, jid job.JID) (found[job.Head], error) {
+	return cascade(ctx, p, jid, func(ctx context.Context, t tiers.Tier) (job.Head, error) {
+		return t.Head(ctx, jid)
+	})
+}
+
 // Returns gives a page of a job's returns. Errors are as for Head.
 func (p *Proxy) Returns(ctx context.Context, jid job.JID, q tiers.ReturnQuery) (tiers.ReturnPage, error) {
+	if !p.gate.enter() {
+		return tiers.ReturnPage{}, ErrClosed
+	}
+	defer p.gate.leave()
 	page, err := p.o.Cache.Returns(ctx, jid, q)
 	a := answerOf(err)
 	p.Stats.count(0, a)
@@ -67,6 +84,8 @@ func (p *Proxy) Returns(ctx context.Context, jid job.JID, q tiers.ReturnQuery) (
 
 // readPage reads a part of a job's returns from the tiers under the cache. A part fills nothing.
 func (p *Proxy) readPage(ctx context.Context, jid job.JID, q tiers.ReturnQuery) (tiers.ReturnPage, error) {
+	ctx, stop := p.within(ctx)
+	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, p.o.ReadBudget)
 	defer cancel()
 	found, err := cascade(ctx, p, jid, func(ctx context.Context, t tiers.Tier) (tiers.ReturnPage, error) {
@@ -75,35 +94,43 @@ func (p *Proxy) readPage(ctx context.Context, jid job.JID, q tiers.ReturnQuery) 
 	return found.value, err
 }
 
-// whole is what a tier said when it was asked for a job as a whole.
-type whole struct {
-	head job.Head
-	page tiers.ReturnPage
-}
-
 // readJob reads a job as a whole, if it is not too large for that, and fills the tiers above the
 // one that had it. A snapshot without HasReturns has the first page of a larger job; it is not
 // filled.
 func (p *Proxy) readJob(ctx context.Context, jid job.JID, landed func()) (tiers.Snapshot, error) {
-	f := p.fills.begin(jid)
-	found, err := cascade(ctx, p, jid, func(ctx context.Context, t tiers.Tier) (whole, error) {
-		page, err := t.Returns(ctx, jid, tiers.ReturnQuery{MaxBytes: p.o.FillBytes})
-		if err != nil || page.Next != "" {
-			return whole{page: page}, err
-		}
-		h, err := t.Head(ctx, jid)
-		return whole{head: h, page: page}, err
-	})
-	s := tiers.Snapshot{Head: found.value.head, Returns: found.value.page.Returns, HasReturns: true}
+	f := p.fills.begin(jid, true)
+	found, err := p.askJob(ctx, jid)
 	landed()
-	if err == nil && found.value.page.Next != "" {
-		return f.amend(s)
+	s, err := p.landJob(f, found, err)
+	if errors.Is(err, errOvertaken) {
+		// All that was noted is in the store, and in what is read from now on.
+		found, err = p.askJob(ctx, jid)
+		return found.value, err
 	}
-	s, err = p.land(f, s, err)
-	if err == nil {
+	if err == nil && s.HasReturns {
 		p.backs.enqueue(found, s)
 	}
 	return s, err
+}
+
+// askJob reads a job from the tiers under the cache: its head and all returns, or, without
+// HasReturns, its first page alone.
+func (p *Proxy) askJob(ctx context.Context, jid job.JID) (found[tiers.Snapshot], error) {
+	return cascade(ctx, p, jid, func(ctx context.Context, t tiers.Tier) (tiers.Snapshot, error) {
+		page, err := t.Returns(ctx, jid, tiers.ReturnQuery{MaxBytes: p.o.FillBytes})
+		if err != nil || page.Next != "" {
+			return tiers.Snapshot{Returns: page.Returns}, err
+		}
+		h, err := t.Head(ctx, jid)
+		return tiers.Snapshot{Head: h, Returns: page.Returns, HasReturns: true}, err
+	})
+}
+
+func (p *Proxy) landJob(f *fill, found found[tiers.Snapshot], err error) (tiers.Snapshot, error) {
+	if err == nil && !found.value.HasReturns {
+		return f.amend(found.value)
+	}
+	return p.land(f, found.value, err)
 }
 
 // land ends a fill with what the tiers said: the snapshot, that there is no such job, or that they
@@ -114,7 +141,7 @@ func (p *Proxy) land(f *fill, s tiers.Snapshot, err error) (tiers.Snapshot, erro
 		s.Head.JID = f.jid
 		s.TTL = p.ttl(s.Head, sealed(s))
 	case errors.Is(err, tiers.ErrNotFound):
-		s = tiers.Snapshot{Head: job.Head{JID: f.jid}, Absent: true, HasReturns: true, TTL: p.o.NegativeTTL}
+		s = tiers.Snapshot{Head: job.Head{JID: f.jid}, HasReturns: f.returns, Absent: true, TTL: p.o.NegativeTTL}
 	default:
 		f.cancel()
 		return tiers.Snapshot{}, err
@@ -162,29 +189,59 @@ func PageLen(returns []job.Return, maxBytes int) int {
 	return len(returns)
 }
 
-// List, Events and LastFunctions are answered by the store alone: no cache has all of them.
+// Lists, events, minions and registers are the store's alone: no cache has all of them.
 
 // List gives a page of jobs, newest first.
 func (p *Proxy) List(ctx context.Context, f tiers.Filter) (tiers.ListPage, error) {
-	return p.o.Store.List(ctx, f)
+	return askStore(ctx, p, func(ctx context.Context) (tiers.ListPage, error) {
+		return p.o.Store.List(ctx, f)
+	})
 }
 
 // Events gives a page of events.
 func (p *Proxy) Events(ctx context.Context, q tiers.EventQuery) (tiers.EventPage, error) {
-	return p.o.Store.Events(ctx, q)
+	return askStore(ctx, p, func(ctx context.Context) (tiers.EventPage, error) {
+		return p.o.Store.Events(ctx, q)
+	})
 }
 
 // LastFunctions gives the minions with their last functions.
 func (p *Proxy) LastFunctions(ctx context.Context, fun string) ([]job.LastFunction, error) {
-	return p.o.Store.LastFunctions(ctx, fun)
-}
-
-// SaveRegister keeps a Thorium register.
-func (p *Proxy) SaveRegister(ctx context.Context, master string, data []byte) error {
-	return p.o.Store.SaveRegister(ctx, master, data)
+	return askStore(ctx, p, func(ctx context.Context) ([]job.LastFunction, error) {
+		return p.o.Store.LastFunctions(ctx, fun)
+	})
 }
 
 // LoadRegister gives a Thorium register, or tiers.ErrNotFound.
 func (p *Proxy) LoadRegister(ctx context.Context, master string) ([]byte, error) {
-	return p.o.Store.LoadRegister(ctx, master)
+	return askStore(ctx, p, func(ctx context.Context) ([]byte, error) {
+		return p.o.Store.LoadRegister(ctx, master)
+	})
+}
+
+// askStore makes one read of the store.
+func askStore[T any](
+	ctx context.Context, p *Proxy, ask func(context.Context) (T, error),
+) (T, error) {
+	if !p.gate.enter() {
+		var zero T
+		return zero, ErrClosed
+	}
+	defer p.gate.leave()
+	ctx, stop := p.within(ctx)
+	defer stop()
+	v, err := ask(ctx)
+	if errors.Is(err, context.Canceled) {
+		err = cmp.Or(context.Cause(ctx), err)
+	}
+	return v, err
+}
+
+// SaveRegister keeps a Thorium register. It is durable when this returns.
+func (p *Proxy) SaveRegister(ctx context.Context, master string, data []byte) error {
+	if !p.gate.enter() {
+		return ErrClosed
+	}
+	defer p.gate.leave()
+	return p.o.Store.SaveRegister(ctx, master, data)
 }

@@ -3,7 +3,7 @@ package proxy
 import (
 	"cmp"
 	"context"
-	"fmt"
+	"errors"
 	"hash/maphash"
 	"slices"
 	"sync"
@@ -35,20 +35,20 @@ type fillShard struct {
 }
 
 type fill struct {
-	jid   job.JID
-	owner *fills
-	facts []job.Fact // noted since begin
-	bytes int        // of facts
-	over  bool       // more was noted than a fill keeps: facts is not all
-	doubt bool       // a write failed meanwhile: what the store holds is not known
+	jid     job.JID
+	owner   *fills
+	returns bool       // returns are wanted too, not the head alone
+	facts   []job.Fact // noted since begin
+	bytes   int        // of facts
+	over    bool       // more was noted than a fill keeps: facts is not all
+	doubt   bool       // what the cache may hold is not known: nothing is to be filled
 }
 
-// maxNoted bounds the memory of a fill whose reading hangs while a large job comes in.
+// maxNoted bounds the memory of a fill whose reading takes long while a large job comes in.
 const maxNoted = 16 << 20
 
 // errOvertaken is returned for a reading during which more was written to its job than is noted.
-var errOvertaken = fmt.Errorf("%w: the job grew faster than it could be read; read it again",
-	tiers.ErrUnavailable)
+var errOvertaken = errors.New("more was written to the job than was noted while it was read")
 
 func newFills(cache Cache) *fills {
 	f := &fills{cache: cache, seed: maphash.MakeSeed()}
@@ -62,9 +62,9 @@ func (fs *fills) shard(jid job.JID) *fillShard {
 	return &fs.shards[maphash.String(fs.seed, string(jid))%uint64(len(fs.shards))]
 }
 
-// begin starts a fill. It must be ended by commit or cancel.
-func (fs *fills) begin(jid job.JID) *fill {
-	f := &fill{jid: jid, owner: fs}
+// begin starts a fill, of a head alone or with returns. It must be ended by commit, amend or cancel.
+func (fs *fills) begin(jid job.JID, returns bool) *fill {
+	f := &fill{jid: jid, owner: fs, returns: returns}
 	s := fs.shard(jid)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,14 +81,27 @@ func (fs *fills) note(ctx context.Context, f job.Fact) {
 	for _, open := range s.jobs[jid] {
 		open.add(f)
 	}
+	if l, isLoad := f.(job.Load); isLoad && fs.changesKeep(ctx, l) {
+		// Only a fill can tell the cache how long it may keep the job now.
+		_ = fs.cache.Evict(context.WithoutCancel(ctx), jid)
+		return
+	}
 	if _, err := fs.cache.Merge(ctx, []job.Fact{f}); err != nil {
 		// A cache that could not take a fact must not be asked for its job.
 		_ = fs.cache.Evict(context.WithoutCancel(ctx), jid)
 	}
 }
 
-// forget takes a job out of the cache and gives up the fills of it under way: what the store holds
-// of it is not known.
+// changesKeep says whether a job that the cache holds is kept for another time with this load.
+func (fs *fills) changesKeep(ctx context.Context, l job.Load) bool {
+	h, err := fs.cache.Head(ctx, l.JID)
+	if err != nil {
+		return false
+	}
+	return h.Load == nil || job.MergeLoad(*h.Load, l).Keep != h.Load.Keep
+}
+
+// forget takes a job out of the cache, and keeps the fills of it under way from filling.
 func (fs *fills) forget(ctx context.Context, jid job.JID) {
 	s := fs.shard(jid)
 	s.mu.Lock()
@@ -100,7 +113,7 @@ func (fs *fills) forget(ctx context.Context, jid job.JID) {
 }
 
 func (f *fill) add(fact job.Fact) {
-	if f.over {
+	if _, isReturn := fact.(job.Return); f.over || isReturn && !f.returns {
 		return
 	}
 	f.bytes += fact.Size()
@@ -142,7 +155,7 @@ func (f *fill) commit(
 }
 
 // amend ends the fill of a job that is too large to be filled: what was noted is merged into its
-// first page, as far as it belongs there.
+// first page, as far as it belongs there. What comes after is read with the pages to come.
 func (f *fill) amend(firstPage tiers.Snapshot) (tiers.Snapshot, error) {
 	s := f.owner.shard(f.jid)
 	s.mu.Lock()
@@ -156,9 +169,7 @@ func (f *fill) amend(firstPage tiers.Snapshot) (tiers.Snapshot, error) {
 		r, isReturn := fact.(job.Return)
 		return !isReturn || r.Minion > last
 	}
-	page := with(firstPage, slices.DeleteFunc(f.facts, beyond))
-	page.HasReturns = false
-	return page, nil
+	return with(firstPage, slices.DeleteFunc(f.facts, beyond)), nil
 }
 
 func (s *fillShard) remove(f *fill) {
@@ -182,9 +193,7 @@ func with(s tiers.Snapshot, facts []job.Fact) tiers.Snapshot {
 			s.Head = s.Head.With(f)
 			continue
 		}
-		if s.HasReturns {
-			returns = withReturn(returns, r)
-		}
+		returns = withReturn(returns, r)
 	}
 	s.Returns = returns
 	return s

@@ -10,11 +10,9 @@ import (
 	"saltern/tiers"
 )
 
-// found is a value, the lower tier that had it, and the leases that tiers above it gave with their
-// misses.
+// found is a value, and the leases that tiers above the one that had it gave with their misses.
 type found[T any] struct {
 	value  T
-	tier   int
 	leases []lease
 }
 
@@ -30,8 +28,6 @@ type lease struct {
 func cascade[T any](
 	ctx context.Context, p *Proxy, jid job.JID, ask func(context.Context, tiers.Tier) (T, error),
 ) (found[T], error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends the late ones
 	var (
 		result found[T]
 		late   []<-chan reply[T]
@@ -53,7 +49,7 @@ func cascade[T any](
 		p.Stats.count(i+1, a)
 		switch a {
 		case Hit:
-			result.value, result.tier = r.value, i
+			result.value = r.value
 			return result, nil
 		case Absent:
 			return result, tiers.ErrNotFound
@@ -74,30 +70,50 @@ func cascade[T any](
 			return found[T]{value: r.value}, nil
 		}
 	}
-	return result, errors.Join(append([]error{tiers.ErrUnavailable}, errs...)...)
+	if cause := context.Cause(ctx); errors.Is(cause, ErrClosed) {
+		return result, cause
+	}
+	return result, unavailable(errs)
+}
+
+// unavailable is an ErrUnavailable that names what went wrong, in one line.
+func unavailable(errs []error) error {
+	err := tiers.ErrUnavailable
+	for i, e := range errs {
+		separator := "; "
+		if i == 0 {
+			separator = ": "
+		}
+		err = fmt.Errorf("%w%s%w", err, separator, e)
+	}
+	return err
 }
 
 // reply is what a tier said to one question.
 type reply[T any] struct {
-	tier  int
 	value T
 	err   error
 }
 
 // askTier asks one tier. With soft, it waits no longer than the soft timeout, and the channel that
-// it then gives has the late reply.
+// it then gives has the late reply. The question goes on until the tier's own timeout, also when no
+// one waits any more: a breaker learns from nothing else that the tier hangs.
 func askTier[T any](
 	ctx context.Context, p *Proxy, i int, soft bool, ask func(context.Context, tiers.Tier) (T, error),
 ) (reply[T], <-chan reply[T]) {
 	if !soft {
 		v, err := ask(ctx, p.lower[i])
-		return reply[T]{tier: i, value: v, err: err}, nil
+		return reply[T]{value: v, err: err}, nil
 	}
 	replies := make(chan reply[T], 1)
-	go func() {
+	p.loops.Go(func() {
+		ctx, stop := p.within(context.WithoutCancel(ctx))
+		defer stop()
+		ctx, cancel := context.WithTimeout(ctx, p.o.ReadBudget)
+		defer cancel()
 		v, err := ask(ctx, p.lower[i])
-		replies <- reply[T]{tier: i, value: v, err: err}
-	}()
+		replies <- reply[T]{value: v, err: err}
+	})
 	timer := time.NewTimer(p.o.SoftTimeout)
 	defer timer.Stop()
 	select {
@@ -106,15 +122,21 @@ func askTier[T any](
 	case <-timer.C:
 		return reply[T]{}, replies
 	case <-ctx.Done():
-		return reply[T]{tier: i, err: context.Cause(ctx)}, nil
+		return reply[T]{err: context.Cause(ctx)}, nil
 	}
 }
 
+// await waits for a reply as long as ctx does. One that is there is taken even then.
 func await[T any](ctx context.Context, replies <-chan reply[T]) reply[T] {
 	select {
 	case r := <-replies:
 		return r
 	case <-ctx.Done():
+	}
+	select {
+	case r := <-replies:
+		return r
+	default:
 		return reply[T]{err: context.Cause(ctx)}
 	}
 }

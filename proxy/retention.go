@@ -42,6 +42,32 @@ func (p *Proxy) expireOnce(ctx context.Context) {
 	}
 }
 
+// ttl is how long a cache may keep a job; zero for as long as it likes, negative when it may not.
+// It is jittered, so that what was cached together does not end together.
+func (p *Proxy) ttl(h job.Head, sealed bool) time.Duration {
+	ttl := p.ttlOf(h, sealed)
+	if ttl <= 0 {
+		return ttl
+	}
+	return policy.Jitter(ttl, policy.Random)
+}
+
+func (p *Proxy) ttlOf(h job.Head, sealed bool) time.Duration {
+	if h.Load == nil || h.Load.Keep < 0 {
+		// The store has a default, or knows it from facts that are not in a head.
+		return policy.TTL(p.o.ExpireEvery, p.o.Staleness, false)
+	}
+	keep := keepDuration(h.Load.Keep)
+	if keep == 0 {
+		return policy.TTL(0, p.o.Staleness, sealed)
+	}
+	left := keep - p.o.Now().Sub(h.JID.PlausibleTime(h.Load.Version.Time()))
+	if left <= 0 {
+		return -1
+	}
+	return policy.TTL(left, p.o.Staleness, sealed)
+}
+
 // keepDuration is a keep as a duration, zero for ever. Beyond 292 years a duration ends: those are
 // kept for ever too.
 func keepDuration(k job.Keep) time.Duration {
@@ -49,16 +75,4 @@ func keepDuration(k job.Keep) time.Duration {
 		return 0
 	}
 	return time.Duration(k) * time.Second
-}
-
-// ttlOf is policy.TTL for a job that is kept for keep (zero for ever) and is age old.
-func ttlOf(keep, age, bound time.Duration, sealed bool) time.Duration {
-	if keep == 0 {
-		return policy.TTL(0, bound, sealed)
-	}
-	left := keep - age
-	if left <= 0 {
-		return -1
-	}
-	return policy.TTL(left, bound, sealed)
 }

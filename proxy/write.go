@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"saltern/job"
@@ -17,29 +18,51 @@ func (p *Proxy) Write(ctx context.Context, facts ...job.Fact) ([]job.Outcome, er
 	if len(facts) == 0 {
 		return nil, nil
 	}
-	p.closing.RLock()
-	defer p.closing.RUnlock()
-	if p.closed {
+	if !p.gate.enter() {
 		return nil, ErrClosed
 	}
-	for i, f := range facts {
-		f, err := p.stamp(f)
-		if err != nil {
-			return nil, err
-		}
-		facts[i] = f
+	defer p.gate.leave()
+	facts, err := p.stampAll(facts)
+	if err != nil {
+		return nil, err
 	}
 	begun := p.beginCreations(facts)
 	outcomes, err := p.fanOut(ctx, facts)
 	if err != nil {
 		p.Stats.WriteErrors.Add(1)
 		cancelAll(begun)
-		p.forgetAll(ctx, facts)
+		if !storedNothing(err) {
+			p.forgetAll(ctx, facts)
+		}
 		return nil, err
 	}
 	p.show(ctx, begun, facts, outcomes)
 	p.Stats.Writes.Add(1)
 	return outcomes, nil
+}
+
+// stampAll gives the facts in a slice of their own: tiers may keep it when the caller goes on.
+func (p *Proxy) stampAll(facts []job.Fact) ([]job.Fact, error) {
+	stamped := make([]job.Fact, len(facts))
+	for i, f := range facts {
+		f, err := p.stamp(f)
+		if err != nil {
+			return nil, err
+		}
+		stamped[i] = f
+	}
+	return stamped, nil
+}
+
+// storedNothing says whether an error of the store means that it took nothing of a write. The
+// cache goes on answering then: while the store is away it is all that there is.
+func storedNothing(err error) bool {
+	for _, refused := range []error{tiers.ErrOpen, tiers.ErrFull, tiers.ErrTooLarge, tiers.ErrInvalid} {
+		if errors.Is(err, refused) {
+			return true
+		}
+	}
+	return false
 }
 
 // stamp checks a fact and gives it a version and a master where it has none.
@@ -113,7 +136,7 @@ func (p *Proxy) beginCreations(facts []job.Fact) map[job.JID]*fill {
 		if begun == nil {
 			begun = make(map[job.JID]*fill, 1)
 		}
-		begun[l.JID] = p.fills.begin(l.JID)
+		begun[l.JID] = p.fills.begin(l.JID, true)
 	}
 	return begun
 }
@@ -144,10 +167,14 @@ func (p *Proxy) show(
 		switch {
 		case f.Job() == "":
 			continue
+		case outcomes[i] == job.Dropped:
+			continue
+		case outcomes[i] == job.Differs:
+			// The cache may lack the return that was there first.
+			p.fills.forget(ctx, f.Job())
+			continue
 		case outcomes[i] == job.Created:
 			created[f.Job()] = true
-		case outcomes[i] == job.Differs || outcomes[i] == job.Dropped:
-			continue
 		}
 		p.fills.note(ctx, f)
 	}

@@ -12,46 +12,55 @@ import (
 
 // fanOut writes facts to every tier under the cache at once. The store's answer is the answer; it
 // does not wait for a shared tier. A shared tier is not asked for the jobs of facts that it has not
-// taken yet, and what it does not take is remembered.
+// taken yet, and what it does not take, or has without the store, is remembered.
 func (p *Proxy) fanOut(ctx context.Context, facts []job.Fact) ([]job.Outcome, error) {
+	var stored bool
+	answered := make(chan struct{}) // closed once stored is set
 	for i, t := range p.o.Shared {
 		p.lags[i].begin(facts)
-		p.loops.Go(func() { p.mergeShared(i, t, facts) })
+		p.loops.Go(func() {
+			taken := p.mergeShared(t, facts)
+			<-answered
+			p.lags[i].end(facts, taken && stored)
+		})
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.o.WriteBudget)
 	defer cancel()
 	outcomes, err := p.o.Store.Merge(ctx, facts)
+	stored = err == nil
+	close(answered)
 	if err != nil {
 		return nil, fmt.Errorf("write to %s: %w", p.o.Store.Name(), err)
 	}
 	return outcomes, nil
 }
 
-// mergeShared writes facts to one shared tier.
-func (p *Proxy) mergeShared(i int, t tiers.Tier, facts []job.Fact) {
+// mergeShared writes facts to one shared tier and says whether it took them.
+func (p *Proxy) mergeShared(t tiers.Tier, facts []job.Fact) (taken bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), p.o.WriteBudget)
 	defer cancel()
 	_, err := t.Merge(ctx, facts)
 	if err != nil {
 		p.Stats.MissedFacts.Add(uint64(len(facts)))
 	}
-	p.lags[i].end(facts, err == nil)
+	return err == nil
 }
 
 // lag knows the jobs that a shared tier is not to be asked for: those with a write on its way, and
-// those of which it missed a write and has not forgotten what it held.
+// those of which it and the store do not hold the same.
 type lag struct {
 	mu      sync.RWMutex // guards the rest
 	writing map[job.JID]int
-	missed  map[job.JID]struct{}
-	all     bool // too many were missed to remember: the tier is not to be asked for any job
+	missed  map[job.JID]uint64 // how often a write of the job was missed
+	all     bool               // too many were missed to remember: the tier is not asked any more
 }
 
-// maxMissed bounds the memory of an outage. Beyond it the whole tier has to be forgotten.
+// maxMissed bounds the memory of an outage. Beyond it the tier is not asked any more: nothing here
+// can make it forget everything.
 const maxMissed = 100_000
 
 func newLag() *lag {
-	return &lag{writing: make(map[job.JID]int), missed: make(map[job.JID]struct{})}
+	return &lag{writing: make(map[job.JID]int), missed: make(map[job.JID]uint64)}
 }
 
 // behind says whether the tier may not have all that was written of a job.
@@ -86,7 +95,7 @@ func (l *lag) end(facts []job.Fact, stored bool) {
 		if stored || l.all {
 			continue
 		}
-		l.missed[jid] = struct{}{}
+		l.missed[jid]++
 		if len(l.missed) > maxMissed {
 			l.all = true
 			clear(l.missed)
@@ -111,28 +120,31 @@ func (p *Proxy) repairLoop(i int, t tiers.Filler) {
 	}
 }
 
-// repair stops at the first failure: the tier is not back yet.
+// repair makes the tier forget jobs, up to the first that it does not: it is not back yet. A job of
+// which a write was missed while it was being forgotten is forgotten again next time.
 func (l *lag) repair(ctx context.Context, t tiers.Filler) {
-	for _, jid := range l.repairable() {
+	for jid, times := range l.repairable() {
 		if err := t.Evict(ctx, jid); err != nil {
 			return
 		}
 		l.mu.Lock()
-		delete(l.missed, jid)
+		if l.missed[jid] == times {
+			delete(l.missed, jid)
+		}
 		l.mu.Unlock()
 	}
 }
 
-// repairable are the missed jobs without a write on its way. A write that began after the eviction
+// repairable are the missed jobs without a write on its way. A write that begins after the eviction
 // of its job cannot be hidden by it, as it is sent to the tier later.
-func (l *lag) repairable() []job.JID {
+func (l *lag) repairable() map[job.JID]uint64 {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	jids := make([]job.JID, 0, len(l.missed))
-	for jid := range l.missed {
+	jobs := make(map[job.JID]uint64, len(l.missed))
+	for jid, times := range l.missed {
 		if l.writing[jid] == 0 {
-			jids = append(jids, jid)
+			jobs[jid] = times
 		}
 	}
-	return jids
+	return jobs
 }
