@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -55,6 +56,11 @@ func runJobsShow(ctx context.Context, args []string, stdout, stderr io.Writer) e
 		return err
 	}
 	document, err := getJob(ctx, c, flags.Arg(0))
+	var exit *ExitError
+	if errors.As(err, &exit) && exit.Code == ExitNotFound {
+		return &ExitError{Code: ExitNotFound, Err: fmt.Errorf(
+			"saltern at %s knows no job %s; saltern jobs list shows those it knows", c.base, harmless(flags.Arg(0)))}
+	}
 	if err != nil {
 		return err
 	}
