@@ -111,7 +111,7 @@ func Default() *Config {
 			WindowShare: 0.25,
 			NegativeTTL: Duration(time.Second),
 		},
-		Embedded:        Embedded{Cache: 32 * MiB, Reserve: 256 * MiB},
+		Embedded:        Embedded{Cache: 32 * MiB, Reserve: 64 * MiB},
 		Retention:       Retention{DefaultKeep: Duration(24 * time.Hour), Events: Duration(7 * 24 * time.Hour)},
 		Read:            Read{SoftTimeout: Duration(50 * time.Millisecond), Timeout: Duration(10 * time.Second)},
 		Write:           Write{Timeout: Duration(10 * time.Second)},

@@ -78,7 +78,7 @@ func (v *validation) storage(c *Config) {
 	// Longer would make a job that another master published invisible for as long.
 	v.between("memory.negative-ttl", c.Memory.NegativeTTL, Duration(1), Duration(60e9))
 	v.betweenSize("embedded.cache", c.Embedded.Cache, MiB, 16*TiB)
-	v.betweenSize("embedded.reserve", c.Embedded.Reserve, 16*MiB, 16*TiB)
+	v.betweenSize("embedded.reserve", c.Embedded.Reserve, MiB, 16*TiB)
 	// Zero is not for ever here: a daemon that keeps all by accident fills its disk. A master says
 	// so for its own jobs with keep_jobs_seconds: 0.
 	v.between("retention.default-keep", c.Retention.DefaultKeep, Duration(60e9), 0)

@@ -426,8 +426,8 @@ func TestRPCCutsOffAClientThatDoesNotRead(t *testing.T) {
 	})
 }
 
-// FuzzRPC sends any bytes as a client: whatever comes, the server answers with whole answers, closes,
-// and serves the next one.
+// FuzzRPC sends any bytes as a client: whatever comes, the server answers with whole answers, and
+// ends when the client does.
 func FuzzRPC(f *testing.F) {
 	f.Add(frameOf(1, "ping"))
 	f.Add(append(frameOf(1, "save_load", loadHeader("1"), []byte{0x80}, []any{"a"}), frameOf(2, "get_load", "1")...))
@@ -437,28 +437,33 @@ func FuzzRPC(f *testing.F) {
 	f.Add([]byte{0xdd, 0xff, 0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s := NewRPC(RPCOptions{Jobs: newShelf(), Logger: quiet(), Limits: Limits{MaxPayload: 1 << 16, MaxDepth: 32}})
-		l := make(pipes)
-		s.Serve(l)
-		client, served := net.Pipe()
-		l <- served
-		go func() {
-			_, _ = client.Write(b)
-			_ = client.SetReadDeadline(time.Now().Add(50 * time.Millisecond)) // an idle server says nothing
-		}()
-		answers, _ := io.ReadAll(client)
-		_ = client.Close()
-		for len(answers) > 0 {
-			rest, err := msgp.Skip(answers)
+		c := &recording{in: bytes.NewReader(b)}
+		s.serveConn(c)
+		for out := c.out.Bytes(); len(out) > 0; {
+			rest, err := msgp.Skip(out)
 			if err != nil {
 				t.Fatalf("an answer is cut short: %v", err)
 			}
-			if _, err := readReply(answers[:len(answers)-len(rest)]); err != nil {
+			r, err := readReply(out[:len(out)-len(rest)])
+			if err != nil {
 				t.Fatal(err)
 			}
-			answers = rest
-		}
-		if err := s.Shutdown(t.Context()); err != nil {
-			t.Fatal(err)
+			if strings.Contains(r.message, "internal fault") {
+				t.Fatalf("a call panicked: %s", r.message)
+			}
+			out = rest
 		}
 	})
 }
+
+// recording is a connection that sends in, and keeps what it gets.
+type recording struct {
+	net.Conn // nil: nothing else is called
+	in       io.Reader
+	out      bytes.Buffer
+}
+
+func (r *recording) Read(b []byte) (int, error)       { return r.in.Read(b) }
+func (r *recording) Write(b []byte) (int, error)      { return r.out.Write(b) }
+func (r *recording) SetReadDeadline(time.Time) error  { return nil }
+func (r *recording) SetWriteDeadline(time.Time) error { return nil }
