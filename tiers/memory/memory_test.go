@@ -10,10 +10,7 @@ import (
 
 func open(t testing.TB, o memory.Options) *memory.Cache {
 	t.Helper()
-	c, err := memory.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := create(t, o)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -22,6 +19,17 @@ func open(t testing.TB, o memory.Options) *memory.Cache {
 	return c
 }
 
+func create(t testing.TB, o memory.Options) *memory.Cache {
+	t.Helper()
+	c, err := memory.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 func TestConformance(t *testing.T) {
-	tiertest.Run(t, func(t *testing.T) tiers.Tier { return open(t, memory.Options{MaxBytes: 256 << 20}) })
+	tiertest.Run(t, func(t *testing.T) tiers.Tier {
+		return create(t, memory.Options{MaxBytes: 256 << 20})
+	})
 }
