@@ -13,8 +13,12 @@ import tempfile
 import time
 
 import pytest
+import salt._logging.impl
 import salt.config
 import salt.loader
+
+# Salt keeps what is logged before its logging is set up, to print it at the end.
+salt._logging.impl.shutdown_temp_handler()
 
 RETURNERS = pathlib.Path(__file__).parent.parent / "src" / "saltext" / "saltern" / "returners"
 BINARY = pathlib.Path(
@@ -85,9 +89,9 @@ class Daemon:
     A Saltern of our own: the real binary, in a folder of its own.
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder, socket="saltern.sock"):
         self.folder = folder
-        self.socket = f"{folder}/saltern.sock"
+        self.socket = f"{folder}/{socket}"
         self.address = f"unix:{self.socket}"
         self.process = None
         self.log = open(f"{folder}/saltern.log", "ab")  # noqa: SIM115

@@ -1,4 +1,5 @@
 import pytest
+import salt.loader
 
 from tests.conftest import BINARY
 from tests.conftest import Daemon
@@ -23,3 +24,19 @@ def master(daemon):
 @pytest.fixture
 def minion(daemon):
     return Loaded(options(daemon.folder, daemon.address, role="minion"))
+
+
+@pytest.fixture
+def jobs(master):
+    """
+    Salt's runner over the master's job cache: ``jobs("list_jobs", search_function="test.*")``.
+    """
+    opts = {**master.opts, "master_job_cache": "saltern"}
+    with open(f"{opts['root_dir']}/master", "w", encoding="utf-8"):
+        opts["conf_file"] = f"{opts['root_dir']}/master"
+    runners = salt.loader.runner(opts)
+
+    def run(function, *args, **kwargs):
+        return runners[f"jobs.{function}"](*args, **kwargs)
+
+    return run

@@ -312,7 +312,7 @@ def get_jids():
     o = _options()
     if not o.is_master:
         return sorted(_jobs(o, {"loads": False}))
-    endtimes = _dunder("__opts__").get("job_cache_store_endtime")
+    endtimes = _opts().get("job_cache_store_endtime")
     found = {}
     for jid, load, _, endtime in _jobs(o, {"loads": True}):
         found[jid] = _described(jid, load)
@@ -453,7 +453,7 @@ def _expected(load):
     try:
         import salt.utils.minions  # heavy, and seldom needed
 
-        check = salt.utils.minions.CkMinions(_dunder("__opts__"))
+        check = salt.utils.minions.CkMinions(_opts())
         return check.check_minions(load["tgt"], load.get("tgt_type", "glob"))["minions"]
     except Exception as err:  # pylint: disable=broad-except
         # Whatever a target can do to the matchers: the load is worth more than its minions.
@@ -926,7 +926,8 @@ def _options(ret=None):
     Read the options. A return on a minion may name another set of options (ret_config) and change
     some of them (ret_kwargs). On a master it may not: there it is a minion that wrote it.
     """
-    opts, pillar = _dunder("__opts__"), _dunder("__pillar__")
+    opts = _opts()
+    pillar = _pillar(opts)
     o = _Options()
     o.role = str(opts.get("__role") or "")
     o.is_master = o.role in ("master", "syndic")
@@ -958,13 +959,29 @@ def _options(ret=None):
     return o
 
 
-def _dunder(name):
+def _opts():
     """
-    What Salt's loader put into this module under a name: a mapping, perhaps an empty one.
+    The options of the loader that runs this call.
+
+    Not simply ``__opts__``: several loaders of a process share this module, and there 3008 lays the
+    options of the first one over those of the others.
     """
-    value = globals().get(name)
-    value = getattr(value, "value", lambda: value)() if value is not None else None
-    return value if isinstance(value, collections.abc.Mapping) else {}
+    try:
+        opts = globals()["__salt_loader__"].loader().opts
+    except (KeyError, AttributeError):  # called by no loader
+        opts = globals().get("__opts__")
+    return opts if isinstance(opts, collections.abc.Mapping) else {}
+
+
+def _pillar(opts):
+    pillar = globals().get("__pillar__")
+    if hasattr(pillar, "value"):  # what the loader puts in
+        try:
+            pillar = pillar.value()
+        except salt.exceptions.LoaderError:
+            pillar = None
+    pillar = pillar or opts.get("pillar")
+    return pillar if isinstance(pillar, collections.abc.Mapping) else {}
 
 
 def _setting(key, profile, *sources):
@@ -1714,7 +1731,7 @@ class _Spool:
         """
         A jid for a job that is begun while Saltern is away, unlike all others made here.
         """
-        jid = salt.utils.jid.gen_jid(_dunder("__opts__"))
+        jid = salt.utils.jid.gen_jid(_opts())
         if len(jid) != 20:  # unique_jid: Salt sees to it
             return jid
         process = _process()
