@@ -118,6 +118,8 @@ class Daemon:
 
     def hang(self):
         self.process.send_signal(signal.SIGSTOP)
+        stat = pathlib.Path(f"/proc/{self.process.pid}/stat")
+        wait_for(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
 
     def go_on(self):
         self.process.send_signal(signal.SIGCONT)
