@@ -189,6 +189,11 @@ func (e *edit) mergeReturn(f job.Return) (job.Outcome, error) {
 	if e.row.has(flagNoCache) {
 		return job.Dropped, nil
 	}
+	if !e.row.has(flagLoad) {
+		// Until there is a load the returns say what ran; the least one, whatever their order.
+		e.row.fun = least(e.row.fun, e.row.cut(f.Fun))
+		e.row.master = least(e.row.master, e.row.cut(f.Master))
+	}
 	r, err := e.returned(f.Minion)
 	if err != nil {
 		return 0, err
@@ -231,11 +236,6 @@ func (e *edit) addReturn(r *returnEdit, f job.Return) error {
 	}
 	if f.Failed {
 		e.row.failed++
-	}
-	if !e.row.has(flagLoad) {
-		// Until there is a load the returns say what ran; the least one, whatever their order.
-		e.row.fun = least(e.row.fun, e.row.cut(f.Fun))
-		e.row.master = least(e.row.master, e.row.cut(f.Master))
 	}
 	return e.setReturn(r, f)
 }

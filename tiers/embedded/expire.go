@@ -200,7 +200,8 @@ func (s *Store) expireLast(ctx context.Context, lost job.LastFunction) error {
 	return nil
 }
 
-// lastOfJobs finds the newest job that has a return of a minion.
+// lastOfJobs makes the last function of a minion from the newest job that has a return of it; of
+// several of one time, as MergeLastFunction decides.
 func (s *Store) lastOfJobs(
 	ctx context.Context, m job.Minion,
 ) (last job.LastFunction, found bool, err error) {
@@ -210,13 +211,22 @@ func (s *Store) lastOfJobs(
 	if err != nil {
 		return last, false, err
 	}
-	for c := src.newest(); c != nil && !found && err == nil; c = src.newest() {
+	for c := src.newest(); c != nil && err == nil; c = src.newest() {
+		at := microsTime(c.at.time)
+		if found && !at.Equal(last.JobTime) {
+			break
+		}
 		key := minionDataKey(dataPrefix(place{c.class, c.at.time}, c.at.jid), kindReturn, m)
 		var ret job.Return
-		ret, found, _, err = getFact[job.Return](s, s.db, key, kindReturn, c.at.jid)
-		last = job.LastFunction{
-			Minion: m, Fun: ret.Fun, JID: c.at.jid, JobTime: microsTime(c.at.time),
-			Version: ret.Version, Failed: ret.Failed,
+		var is bool
+		if ret, is, _, err = getFact[job.Return](s, s.db, key, kindReturn, c.at.jid); is {
+			l := job.LastFunction{
+				Minion: m, Fun: ret.Fun, JID: c.at.jid, JobTime: at, Version: ret.Version, Failed: ret.Failed,
+			}
+			if found {
+				l = job.MergeLastFunction(last, l)
+			}
+			last, found = l, true
 		}
 		src.advance(c)
 	}
