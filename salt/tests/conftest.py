@@ -3,14 +3,17 @@ What all tests need: the returner loaded by Salt's own loader, and a Saltern to 
 """
 
 import contextlib
+import json
 import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 import pytest
 import salt._logging.impl
@@ -89,24 +92,36 @@ class Daemon:
     A Saltern of our own: the real binary, in a folder of its own.
     """
 
-    def __init__(self, folder, socket="saltern.sock"):
+    def __init__(self, folder, name="saltern.sock", http="off"):
         self.folder = folder
-        self.socket = f"{folder}/{socket}"
+        self.http = http
+        self.socket = f"{folder}/{name}"
         self.address = f"unix:{self.socket}"
         self.process = None
         self.log = open(f"{folder}/saltern.log", "ab")  # noqa: SIM115
 
     def start(self):
         command = [str(BINARY), "serve", "--data-dir", f"{self.folder}/data"]
-        command += ["--listen", self.address, "--http", "off"]
+        command += ["--listen", self.address, "--http", self.http]
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log)
         wait_for(lambda: self.process.poll() is not None or self._connects())
         assert self.process.poll() is None, "saltern did not start, see its log"
         return self
 
-    def _connects(self):
-        import socket
+    def events(self, query="order=oldest&limit=1000"):
+        """
+        All events, over HTTP: no call of Salt's reads them.
+        """
+        events, cursor = [], ""
+        while cursor is not None:
+            url = f"http://{self.http}/v1/events?{query}{cursor}"
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                page = json.load(answer)
+            events += page["events"]
+            cursor = f"&cursor={page['next']}" if page.get("next") else None
+        return events
 
+    def _connects(self):
         with socket.socket(socket.AF_UNIX) as sock, contextlib.suppress(OSError):
             sock.connect(self.socket)
             return True
