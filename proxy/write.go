@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,26 +68,23 @@ func storedNothing(err error) bool {
 
 // stamp checks a fact and gives it a version and a master where it has none.
 func (p *Proxy) stamp(f job.Fact) (job.Fact, error) {
-	if err := checkJID(f); err != nil {
-		return nil, err
-	}
 	switch f := f.(type) {
 	case job.Load:
 		p.version(&f.Version)
 		set(&f.Master, p.o.Master)
-		return f, nil
+		return f, checkJID(f.JID)
 	case job.Minions:
 		p.version(&f.Version)
-		return f, checkMinions(f.IDs)
+		return f, cmp.Or(checkJID(f.JID), checkMinions(f.IDs...))
 	case job.Return:
 		p.version(&f.Version)
-		return f, checkMinions([]job.Minion{f.Minion})
+		return f, cmp.Or(checkJID(f.JID), checkMinions(f.Minion))
 	case job.EndTime:
 		p.version(&f.Version)
-		return f, nil
+		return f, checkJID(f.JID)
 	case job.NoCache:
 		p.version(&f.Version)
-		return f, nil
+		return f, checkJID(f.JID)
 	case job.Event:
 		p.version(&f.Version)
 		set(&f.Master, p.o.Master)
@@ -104,22 +102,20 @@ func (p *Proxy) version(v *job.Version) {
 	p.o.Clock.Observe(*v)
 }
 
-func checkJID(f job.Fact) error {
-	if _, isEvent := f.(job.Event); isEvent {
-		return nil
-	}
-	if n := len(f.Job()); n == 0 || n > job.MaxJIDBytes {
-		return fmt.Errorf("%w: jid of %d bytes; 1 to %d are allowed", tiers.ErrInvalid, n, job.MaxJIDBytes)
+func checkJID(jid job.JID) error { return checkLength("jid", len(jid), job.MaxJIDBytes) }
+
+func checkMinions(ids ...job.Minion) error {
+	for _, id := range ids {
+		if err := checkLength("minion id", len(id), job.MaxMinionBytes); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func checkMinions(ids []job.Minion) error {
-	for _, id := range ids {
-		if n := len(id); n == 0 || n > job.MaxMinionBytes {
-			return fmt.Errorf("%w: minion id of %d bytes; 1 to %d are allowed",
-				tiers.ErrInvalid, n, job.MaxMinionBytes)
-		}
+func checkLength(what string, n, most int) error {
+	if n == 0 || n > most {
+		return fmt.Errorf("%w: %s of %d bytes; 1 to %d are allowed", tiers.ErrInvalid, what, n, most)
 	}
 	return nil
 }
