@@ -21,14 +21,13 @@ import (
 // checkConfig reads the daemon's configuration.
 func (d *doctor) checkConfig() {
 	const check = "config"
-	file := d.configFile
-	if file == "" && isFile(usualConfig) {
-		file = usualConfig
+	if d.configFile == "" && isFile(usualConfig) {
+		d.configFile = usualConfig
 	}
 	c := configs.Default()
-	if file != "" {
+	if d.configFile != "" {
 		var err error
-		if c, err = configs.Load(file); err != nil {
+		if c, err = configs.Load(d.configFile); err != nil {
 			d.fail(check, "correct it; configs/all-options.yaml describes every key", "%v", err)
 			return
 		}
@@ -39,11 +38,11 @@ func (d *doctor) checkConfig() {
 		return
 	}
 	d.config = c
-	if file == "" {
+	if d.configFile == "" {
 		d.ok(check, "there is no file; the defaults hold")
 		return
 	}
-	d.ok(check, "%s is valid", file)
+	d.ok(check, "%s is valid", d.configFile)
 }
 
 // checkSocket looks at the socket that Salt connects to, without connecting.

@@ -54,16 +54,22 @@ func (d *doctor) checkSpace(dir string) {
 	const remedy = "free some space, shorten keep_jobs_seconds, or move data-dir to a larger disk"
 	switch {
 	case free < reserve:
-		d.fail(check, remedy, "%s has %s free, less than embedded.reserve (%v): writes are refused", dir, mebibytes(free), reserve)
+		d.fail(check, remedy, "%s has %s free, less than embedded.reserve (%v): writes are refused", dir, rounded(free), reserve)
 	case free < roomFactor*reserve:
-		d.warn(check, remedy, "%s has %s free; below %v writes are refused", dir, mebibytes(free), reserve)
+		d.warn(check, remedy, "%s has %s free; below %v writes are refused", dir, rounded(free), reserve)
 	default:
-		d.ok(check, "%s has %s free", dir, mebibytes(free))
+		d.ok(check, "%s has %s free", dir, rounded(free))
 	}
 }
 
-// mebibytes rounds a size for people.
-func mebibytes(s configs.Size) string { return (s / configs.MiB * configs.MiB).String() }
+// rounded is a size for people.
+func rounded(s configs.Size) string {
+	unit := configs.MiB
+	if s >= 10*configs.GiB {
+		unit = configs.GiB
+	}
+	return (s / unit * unit).String()
+}
 
 const usualSpool = "/var/spool/saltern"
 

@@ -76,8 +76,8 @@ func (d *doctor) checkAddress() {
 	if a := d.master.ours("address"); a != "" {
 		d.address = a
 	}
-	if d.config == nil || slices.Contains(d.config.Listen, d.address) {
-		return
+	if d.config == nil || d.configFile == "" || slices.Contains(d.config.Listen, d.address) {
+		return // without a file the daemon may have been told its address by a flag
 	}
 	d.warn("address", "put saltern: {address: "+d.config.Listen[0]+"} into the master's configuration, or listen: ["+
 		d.address+"] into the daemon's",

@@ -69,7 +69,7 @@ func (c *Client) Call(ctx context.Context, method string, params ...any) (any, e
 		return nil, fmt.Errorf("%s: %w: %w", method, ErrBroken, err)
 	}
 	fields, ok := answer.([]any)
-	if !ok || len(fields) != 4 || fields[0] != int64(1) || fields[1] != c.next {
+	if !ok || len(fields) != 4 || fields[0] != int64(1) || fmt.Sprint(fields[1]) != fmt.Sprint(c.next) { // from 128 on the msgid is a uint64
 		return nil, fmt.Errorf("%s: %w: the answer is not one to this request: %.200v", method, ErrBroken, answer)
 	}
 	if fields[2] == nil {
