@@ -126,11 +126,8 @@ func (c *client) refused(response *http.Response, body []byte) error {
 		text = harmless(answer.Error.Name + ": " + answer.Error.Message)
 	}
 	code := ExitRefused
-	switch response.StatusCode {
-	case http.StatusNotFound:
+	if response.StatusCode == http.StatusNotFound {
 		code = ExitNotFound
-	case http.StatusServiceUnavailable:
-		code = ExitUnreachable
 	}
 	return &ExitError{Code: code, Err: fmt.Errorf("saltern at %s says: %s", c.base, text)}
 }
