@@ -1,0 +1,108 @@
+package cassandra
+
+import (
+	"sync"
+	"time"
+
+	"saltern/job"
+)
+
+// generations is a map that forgets: of between n and 2n keys, the ones longest untouched.
+type generations[K comparable, V any] struct {
+	n     int
+	mu    sync.Mutex // guards the rest
+	young map[K]V
+	old   map[K]V
+}
+
+func newGenerations[K comparable, V any](n int) *generations[K, V] {
+	return &generations[K, V]{n: n, young: make(map[K]V)}
+}
+
+func (g *generations[K, V]) get(key K) (V, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.getLocked(key)
+}
+
+func (g *generations[K, V]) getLocked(key K) (V, bool) {
+	if v, ok := g.young[key]; ok {
+		return v, true
+	}
+	v, ok := g.old[key]
+	if ok {
+		g.putLocked(key, v)
+	}
+	return v, ok
+}
+
+func (g *generations[K, V]) put(key K, v V) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.putLocked(key, v)
+}
+
+func (g *generations[K, V]) putLocked(key K, v V) {
+	if len(g.young) >= g.n {
+		g.old, g.young = g.young, make(map[K]V, g.n/4)
+	}
+	g.young[key] = v
+}
+
+// knownJob is what this process knows of a job: a hint that saves rows, and says where they go. Everything in
+// it was acknowledged by Cassandra, but for returns.
+type knownJob struct {
+	mu sync.Mutex // guards the rest
+	// at is the time of the job; zero until it is known.
+	at time.Time
+	// keep is the longest that a fact named.
+	keep job.Keep
+	// rank is the highest of the loads that are stored.
+	rank job.Rank
+	// born says that the row of its birth is stored, of the class bornClass.
+	born      bool
+	bornClass int
+	// marked is when its row in the list was last marked as changed, of the class markedClass.
+	marked      time.Time
+	markedClass int
+	// returns is how many returns this process has put into the first bucket.
+	returns int
+	// spilled says that readers know of the other buckets.
+	spilled bool
+	noCache bool
+}
+
+// known are the jobs that this process wrote to lately.
+type known struct {
+	jobs *generations[job.JID, *knownJob]
+}
+
+// knownJobs is a generation: 100,000 jobs at most, some 20 MB.
+const knownJobs = 50_000
+
+func newKnown() *known { return &known{jobs: newGenerations[job.JID, *knownJob](knownJobs)} }
+
+func (k *known) job(jid job.JID) *knownJob {
+	k.jobs.mu.Lock()
+	defer k.jobs.mu.Unlock()
+	j, ok := k.jobs.getLocked(jid)
+	if !ok {
+		j = &knownJob{keep: job.KeepUnset}
+		k.jobs.putLocked(jid, j)
+	}
+	return j
+}
+
+// longer gives the longer of two times to keep. KeepUnset is shorter than all, KeepForever longer.
+func longer(a, b job.Keep) job.Keep {
+	switch {
+	case a < 0:
+		return max(b, job.KeepUnset)
+	case b < 0:
+		return a
+	case a == job.KeepForever || b == job.KeepForever:
+		return job.KeepForever
+	default:
+		return max(a, b)
+	}
+}

@@ -1,0 +1,30 @@
+package cassandra
+
+import (
+	"log/slog"
+
+	"github.com/apache/cassandra-gocql-driver/v2"
+)
+
+// driverLog gives the driver's log to slog, one level lower: what the driver warns of (a node that went away)
+// the store says in its own words.
+type driverLog struct{ to *slog.Logger }
+
+func (l driverLog) Error(msg string, fields ...gocql.LogField) {
+	l.to.Warn("driver: "+msg, attrs(fields)...)
+}
+func (l driverLog) Warning(msg string, fields ...gocql.LogField) {
+	l.to.Debug("driver: "+msg, attrs(fields)...)
+}
+func (l driverLog) Info(msg string, fields ...gocql.LogField) {
+	l.to.Debug("driver: "+msg, attrs(fields)...)
+}
+func (l driverLog) Debug(string, ...gocql.LogField) {}
+
+func attrs(fields []gocql.LogField) []any {
+	args := make([]any, 0, 2*len(fields))
+	for _, f := range fields {
+		args = append(args, f.Name, f.Value.String())
+	}
+	return args
+}
