@@ -83,8 +83,12 @@ def no_process_state():
 
 
 def forget():
-    for name in [name for name in sys.modules if name.startswith("_saltern_process_")]:
-        del sys.modules[name]
+    """
+    Make what the process holds anew, as a new process does.
+    """
+    for name in list(sys.modules):
+        if name.startswith("_saltern_"):
+            sys.modules[name].process = None
 
 
 class Daemon:

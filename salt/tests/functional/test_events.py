@@ -20,7 +20,7 @@ from tests.conftest import wait_for
 def daemon(short_dir):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        http = "127.0.0.1:{}".format(free.getsockname()[1])
+        http = f"127.0.0.1:{free.getsockname()[1]}"
     daemon = Daemon(short_dir, http=http).start()
     yield daemon
     daemon.stop()

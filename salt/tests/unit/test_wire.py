@@ -2,8 +2,10 @@
 What is sent, and what comes of the answers that a Saltern may give.
 """
 
+import os
 import socket
 import sys
+import threading
 
 import msgpack
 import pytest
@@ -187,12 +189,19 @@ def test_a_connection_that_is_closed_before_the_answer_is_tried_once_more(module
 
 
 def test_a_late_answer_does_not_become_that_of_the_next_call(module, fake):
-    fake.answers["get_load"] = FakeSaltern.HANG
+    late = threading.Event()
+
+    def answer(params):
+        if params == ["first"]:
+            late.wait(10)
+        return {"fun": params[0]}
+
+    fake.answers["get_load"] = answer
     with pytest.raises(salt.exceptions.NotImplemented, match=r"no answer within 0\.1 s"):
         module.get_load("first")
-    assert not hasattr(module._process().local, "connection") or (
-        module._process().local.connection is None
-    )
+    late.set()
+    os.unlink(module._Spool.of(module._options()).away)
+    assert module.get_load("second") == {"fun": "second"}
 
 
 @pytest.mark.parametrize("name", ["busy", "full", "unavailable"])
@@ -291,8 +300,6 @@ def test_tcp(module, fake, monkeypatch):
     listener = socket.create_server(("127.0.0.1", 0))
     fake.listener.close()
     fake.listener = listener
-    import threading
-
     threading.Thread(target=fake.accept, daemon=True).start()
     port = listener.getsockname()[1]
     module.__opts__["saltern"]["address"] = f"tcp:127.0.0.1:{port}"
@@ -329,8 +336,6 @@ def test_a_system_without_unix_sockets_locks_and_owners(short_dir, monkeypatch):
     fake = FakeSaltern.__new__(FakeSaltern)
     fake.asked, fake.connections, fake.open, fake.listener = [], 0, [], listener
     fake.answers = {"hello": {"max_payload": 1 << 20}, "save_return": "stored"}
-    import threading
-
     threading.Thread(target=fake.accept, daemon=True).start()
     module.__opts__["saltern"]["address"] = f"tcp:127.0.0.1:{listener.getsockname()[1]}"
     module.clean_old_jobs()

@@ -126,6 +126,24 @@ _SMALLER = ("too-large", "invalid")
 _SECRETS = ("key", "token", "password", "tok")
 
 
+def _shared(cls):
+    """
+    The class of this name that all copies of this module in the process use.
+
+    Each further loader in a process runs the module again, in 3006 as a module of its own. What the
+    process holds is made by one of them and used by all, so they have to mean the same exceptions.
+    """
+    return vars(_holder()).setdefault(cls.__name__, cls)
+
+
+def _holder():
+    """
+    A place in the process that is not this module; see _process.
+    """
+    name = f"_saltern_{__version__}"
+    return sys.modules.setdefault(name, types.ModuleType(name))
+
+
 class SalternUnavailable(salt.exceptions.NotImplemented):
     """
     What is asked for cannot be read now: Saltern is away, or its store is.
@@ -801,51 +819,58 @@ def _restored(code, data):
 
 def _shrunk(method, params, why, limit):
     """
-    The parameters of a write with stubs in the place of what Saltern refuses. ``why`` is the name
-    of its refusal.
+    The parameters of a write with stubs in the place of what Saltern refuses, so that half of the
+    limit, or of what it is now, is left. ``why`` is the name of the refusal. None where nothing is
+    known to be left out.
     """
+    size = sum(len(part) for part in _payloads(method, params) if part)
+    room = min(limit, size) // 2
     if method == "save_return":
         header, result, rest, times, load = params
         stub = _stub(result, why, limit)
         stub.update({key: header[key] for key in ("retcode", "success") if key in header})
-        what = "return of %s for job %s", header["id"], header["jid"]
-        rest = _without_large(rest, why, limit)
+        rest = _without_large(rest, why, limit, room)
         if load is not None:
-            load = [load[0], _without_large(load[1], why, limit), load[2]]
+            load = [load[0], _without_large(load[1], why, limit, room), load[2]]
         params = [header, _pack(stub), rest, times, load]
+        what = ("the return of %s for job %s", _shown(header["id"]), _shown(header["jid"]))
     elif method == "save_load":
         header, load, minions = params
-        what = "load of job %s", header["jid"]
-        params = [header, _without_large(load, why, limit), minions]
+        params = [header, _without_large(load, why, limit, room), minions]
+        what = ("the load of job %s", _shown(header["jid"]))
     elif method == "save_events":
         master, events = params
-        what = "events, the first one with the tag %s", events[0][1]
-        params = [master, [[*e[:2], _without_large(e[2], why, limit), *e[3:]] for e in events]]
+        room //= len(events)
+        events = [[*e[:2], _without_large(e[2], why, limit, room), *e[3:]] for e in events]
+        params = [master, events]
+        what = ("events, the first with the tag %s", _shown(events[0][1]))
     else:
         return None
-    size = sum(len(part) for part in _payloads(method, params) if part)
-    log.warning("Stored a stub (%d bytes) for the " + what[0] + ": %s", size, *what[1:], why)
+    log.warning("Stored only a part of " + what[0] + " (%d bytes): %s", *what[1:], size, why)
     return params
 
 
-#: A part of a load or event above this size is replaced when the whole is too large.
-_LARGE = 64 << 10
-
-
-def _without_large(packed, why, limit):
+def _without_large(packed, why, limit, room):
     """
-    A packed map with stubs for its large values; a stub for what is large and no map.
+    A packed map with stubs for its largest values, so that about ``room`` bytes are left; a stub
+    for what is no map. Where Saltern calls a value invalid, it is the nesting.
     """
-    if len(packed) <= _LARGE and why != "invalid":
+    if len(packed) <= room and why != "invalid":
         return packed
     value = _try_unpacked(packed)
     if not isinstance(value, dict):
         return _pack(_stub(packed, why, limit))
-    small = {}
-    for key, one in value.items():
-        part = _pack(one, _Default([]))
-        small[key] = _stub(part, why, limit) if len(part) > _LARGE or why == "invalid" else one
-    return _pack(small, _Default([]))
+    default = _Default([])
+    parts = {key: _pack(one, default) for key, one in value.items()}
+    left = len(packed)
+    for key in sorted(parts, key=lambda key: len(parts[key]), reverse=True):
+        if why == "invalid" and not isinstance(value[key], (dict, list)):
+            continue
+        if why != "invalid" and left <= room:
+            break
+        left -= len(parts[key])
+        value[key] = _stub(parts[key], why, limit)
+    return _pack(value, default)
 
 
 def _stub(packed, why, limit):
@@ -1050,6 +1075,7 @@ def _keep(opts, is_master):
 # ---- Calls --------------------------------------------------------------------------------------
 
 
+@_shared
 class _Away(Exception):
     """
     Saltern did not answer. ``hung``: it took the call, and time.
@@ -1061,6 +1087,7 @@ class _Away(Exception):
         self.hung = hung
 
 
+@_shared
 class _Refused(Exception):
     """
     Saltern answered with an error; docs/protocol.md has the names.
@@ -1071,12 +1098,14 @@ class _Refused(Exception):
         self.name = name
 
 
+@_shared
 class _Closed(Exception):
     """
     The connection was closed before the answer.
     """
 
 
+@_shared
 class _Unhashable(Exception):
     """
     The answer has a key that only a careful decoder can read.
@@ -1909,23 +1938,23 @@ def _next_jid(jid):
 
 def _process():
     """
-    What this process holds.
+    What this process holds: connections, loads that wait for their return, and what was logged.
 
-    It is kept outside of this module, since each further loader in a process runs the module anew;
-    and made again after a fork: the child must not use its parent's connections.
+    It is kept outside of this module (see _shared), and made again after a fork: the child must not
+    use its parent's connections.
     """
-    name = f"_saltern_process_{_PROTOCOL}"
-    process = sys.modules.get(name)
+    holder = _holder()
+    process = getattr(holder, "process", None)
     if process is None or process.pid != os.getpid():
-        process = types.ModuleType(name, "What the Saltern returner holds in this process.")
-        process.pid = os.getpid()
-        process.local = threading.local()  # connection, held
-        process.minted = {}  # jids of prep_jid() whose load has not come yet
-        process.limits = {}  # largest payload, by address
-        process.spools = {}
-        process.said = set()
-        process.jid = ""
-        sys.modules[name] = process
+        process = holder.process = types.SimpleNamespace(
+            pid=os.getpid(),
+            local=threading.local(),  # connection, held
+            minted={},  # jids of prep_jid() whose load has not come yet
+            limits={},  # the largest payload, by address
+            spools={},
+            said=set(),
+            jid="",
+        )
     return process
 
 
