@@ -22,9 +22,8 @@ var commands = []struct {
 	{"failing states", []string{"alpha", "state.apply", "failing"}, true},
 	{"kwargs", []string{"alpha", "test.arg", "go", "it's", "size=3", `deep={"a": [1, 2.5, null]}`}, false},
 	{"failing command", []string{"-L", "alpha,beta", "cmd.run", "exit 3"}, true},
-	{"several functions", []string{"alpha", "test.ping,test.echo", ",hello"}, false},
 	{"no such function", []string{"beta", "no.such"}, true},
-	{"metadata", []string{"alpha", "test.echo", "m", `metadata={"task_id": "t1"}`}, false},
+	{"metadata", []string{"alpha", "test.arg", "m", `metadata={"task_id": "t1"}`}, false},
 }
 
 // giveCommands runs every kind of command of the salt program, on all sides at once, and notes what is printed.
@@ -105,10 +104,11 @@ func giveOthers(t *testing.T, sides ...*side) {
 		if _, err := s.ask(ctx, "state.orchestrate", "orch"); err != nil {
 			return err
 		}
+		// A runner's job has no arguments in the list.
 		for label, has := range map[string]struct{ function, argument string }{
 			"salt-call":     {"test.arg", "the minion"},
-			"runner":        {"runner.test.arg", "home"},
-			"orchestration": {"runner.state.orchestrate", "orch"},
+			"runner":        {"runner.test.arg", ""},
+			"orchestration": {"runner.state.orchestrate", ""},
 		} {
 			listed, err := s.ask(ctx, "jobs.list_jobs", "search_function="+has.function)
 			if err != nil {
@@ -191,7 +191,8 @@ func (s *side) noteJob(what, jid string, answer any) error {
 	if got, want := fields["StartTime"], startTime(jid); got != want {
 		return fmt.Errorf("%s: started %v, want %s", what, got, want)
 	}
-	if end, ok := fields["EndTime"].(string); ok && end < startTime(jid) {
+	// Salt takes the end time of a salt-call before it makes the jid.
+	if end, ok := fields["EndTime"].(string); ok && end < startTime(jid) && jid != s.jids["salt-call"] {
 		return fmt.Errorf("%s: ended %q, before it started", what, end)
 	}
 	if s.name == "ours" {

@@ -23,12 +23,11 @@ func testExtJobCache(t *testing.T, r *rig) {
 	giveCommands(t, s)
 	askRunners(t, s)
 	askListings(t, s)
-	// The end time of an external cache is looked for in the master's own, which has none.
-	for _, sides := range r.sides() {
-		for _, answer := range sides.answers {
-			if fields, ok := answer.(map[string]any); ok {
-				delete(fields, "EndTime")
-			}
+	// Salt looks for the end time of an external cache in the master's own, and a minion does not give its returner
+	// the outputter.
+	for _, side := range r.sides() {
+		for _, answer := range side.answers {
+			without(answer, "EndTime", "out")
 		}
 	}
 	r.compare(t)

@@ -119,7 +119,7 @@ func testKilledDaemon(t *testing.T, r *rig) {
 		{"jobs.list_jobs"}, {"jobs.list_job", jids[0]}, {"jobs.lookup_jid", jids[0]}, {"jobs.print_job", jids[0]},
 		{"jobs.active"}, {"jobs.last_run"},
 	} {
-		s.oneLine(t, question)
+		oneLine(t, r, question)
 	}
 	out, err := s.salt(t.Context(), "", "*", "state.apply", "thirty")
 	if err != nil {
@@ -162,20 +162,20 @@ func testKilledDaemon(t *testing.T, r *rig) {
 }
 
 // oneLine runs a runner that cannot ask Saltern: one line with the address, exit code 1, no stack trace.
-func (s *side) oneLine(t *testing.T, question []string) {
+func oneLine(t *testing.T, r *rig, question []string) {
 	t.Helper()
-	out, err := s.Run(t.Context(), "salt-run", question...)
+	out, err := r.ours.Run(t.Context(), "salt-run", question...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	said := out.Stdout + out.Stderr
-	if out.Code != 1 || strings.Contains(said, "Traceback") || !strings.Contains(said, "saltern.sock") {
+	if out.Code != 1 || strings.Contains(said, "Traceback") {
 		t.Errorf("salt-run %v with Saltern killed: code %d, stdout %q, stderr %q", question, out.Code, out.Stdout, out.Stderr)
 	}
 	lines := 0
 	for line := range strings.Lines(said) {
-		// 3008's salt-run itself warns of an unclosed Runner.
-		if strings.Contains(line, "saltern.sock") {
+		// jobs.active first asks the minions; the client that does so warns by itself.
+		if strings.Contains(line, r.daemon.Socket) && !strings.HasPrefix(line, "[WARNING") {
 			lines++
 		}
 	}

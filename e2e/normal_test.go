@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// measured are the keys of state returns whose values are never the same twice.
-var measured = []string{"start_time", "duration", "__jid__", "_stamp", "ts", "pid"}
+// measured are the keys whose values are never the same twice, and __pub_ret, which names the external job cache.
+var measured = []string{"start_time", "duration", "__jid__", "_stamp", "ts", "pid", "__pub_ret"}
 
 var anyJid = regexp.MustCompile(`^\d{20}(_\d+)?$`)
 
@@ -84,6 +84,25 @@ func plain(results any) any {
 		out[id] = kept
 	}
 	return out
+}
+
+// without removes keys from all maps in an answer.
+func without(v any, remove ...string) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, value := range v {
+			if slices.Contains(remove, key) {
+				delete(v, key)
+				continue
+			}
+			without(value, remove...)
+		}
+	case []any:
+		for _, value := range v {
+			without(value, remove...)
+		}
+	}
+	return v
 }
 
 // same fails unless both answers are equal after normalising, and shows where they part.

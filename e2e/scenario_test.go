@@ -36,6 +36,7 @@ func scenario(t *testing.T, version string) {
 		{"S06 S84 events", testEvents},
 		{"S08 missing minions", testMissingMinions},
 		{"S41 S42 S63 searches", testLists},
+		{"S41 several functions", testSeveralFunctions},
 		{"S48 S85 stand-alone returns", testReq},
 		{"S53 S81 runner jobs", testRunnerJobs},
 		{"S67 unknown job", testUnknownJob},
@@ -44,6 +45,8 @@ func scenario(t *testing.T, version string) {
 		{"S58 S66 master stops and starts without", testMasterStops},
 		{"external job cache", testExtJobCache},
 	} {
-		t.Run(s.name, func(t *testing.T) { s.test(t, r) })
+		if !t.Run(s.name, func(t *testing.T) { s.test(t, r) }) && s.name == "commands" {
+			t.Fatal("the other steps ask about these jobs")
+		}
 	}
 }

@@ -77,7 +77,7 @@ func (c *Client) Call(ctx context.Context, method string, params ...any) (any, e
 	}
 	named, ok := fields[2].([]any)
 	if !ok || len(named) != 2 {
-		return nil, fmt.Errorf("%s: %w: the error is no [name, message]: %.200v", method, ErrBroken, fields[2])
+		return nil, fmt.Errorf("%s: %w: the error is no [name, message]", method, ErrBroken)
 	}
 	return nil, &Error{Name: fmt.Sprint(named[0]), Message: fmt.Sprint(named[1])}
 }
