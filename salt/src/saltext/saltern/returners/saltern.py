@@ -137,9 +137,7 @@ def _shared(cls):
 
 
 def _holder():
-    """
-    A place in the process that is not this module; see _process.
-    """
+    """A place in the process that is not this module; see _process."""
     name = f"_saltern_{__version__}"
     return sys.modules.setdefault(name, types.ModuleType(name))
 
@@ -381,18 +379,14 @@ _MISSING = object()
 
 
 def _missing(ret, *fields):
-    """
-    The first of the fields that a return does not have.
-    """
+    """The first of the fields that a return does not have."""
     if not isinstance(ret, collections.abc.Mapping):
         return fields[0]
     return next((field for field in fields if field not in ret), None)
 
 
 def _flush_held(o):
-    """
-    Store a return-shaped load for which no returner() came.
-    """
+    """Store a return-shaped load for which no returner() came."""
     held = getattr(_process().local, "held", None)
     if held is not None:
         _process().local.held = None
@@ -400,9 +394,7 @@ def _flush_held(o):
 
 
 def _take_held(o, jid, minion):
-    """
-    The load that save_load() held for this return, or None.
-    """
+    """The load that save_load() held for this return, or None."""
     held = getattr(_process().local, "held", None)
     if held is None:
         return None
@@ -414,16 +406,12 @@ def _take_held(o, jid, minion):
 
 
 def _without_return(load):
-    """
-    The load without the result: that is in the return beside it, and get_load() puts it back.
-    """
+    """The load without the result: that is in the return beside it, and get_load() puts it back."""
     return {key: value for key, value in load.items() if key != "return"}
 
 
 def _load_of(ret):
-    """
-    A load for a return that has none: what is known of the job from its return.
-    """
+    """A load for a return that has none: what is known of the job from its return."""
     load = {
         "jid": str(ret["jid"]),
         "fun": ret.get("fun", ""),
@@ -438,9 +426,7 @@ def _load_of(ret):
 
 
 def _load_params(o, jid, load, minions, shape=None):
-    """
-    The header of a load, the load itself packed, and its minions or None.
-    """
+    """The header of a load, the load itself packed, and its minions or None."""
     if shape is None:
         shape = "load"
         if "return" in load:
@@ -465,9 +451,7 @@ def _load_params(o, jid, load, minions, shape=None):
 
 
 def _expected(load):
-    """
-    The minions that a target matches, as local_cache finds them where the caller gave none.
-    """
+    """The minions that a target matches, as local_cache finds them where the caller gave none."""
     try:
         import salt.utils.minions  # heavy, and seldom needed
 
@@ -480,9 +464,7 @@ def _expected(load):
 
 
 def _scrubbed(load):
-    """
-    A copy of the load without passwords, tokens and the master's own key.
-    """
+    """A copy of the load without passwords, tokens and the master's own key."""
     clean = {key: value for key, value in load.items() if key not in _SECRETS}
     kwargs = clean.get("kwargs")
     if isinstance(kwargs, collections.abc.Mapping):
@@ -517,9 +499,7 @@ def _return_params(o, jid, ret):
 
 
 def _failed(ret):
-    """
-    Whether a return tells of a failure: a retcode, a success that is False, a failed state.
-    """
+    """Whether a return tells of a failure: a retcode, a success that is False, a failed state."""
     if any(_is_int64(code) and code != 0 for code in _each(ret.get("retcode"))):
         return True
     if any(success is False for success in _each(ret.get("success"))):
@@ -536,9 +516,7 @@ def _failed(ret):
 
 
 def _each(value):
-    """
-    The values of a job with several functions, or the one of a job with one.
-    """
+    """The values of a job with several functions, or the one of a job with one."""
     if isinstance(value, dict):
         return value.values()
     return value if isinstance(value, (list, tuple)) else (value,)
@@ -549,9 +527,7 @@ def _is_int64(value):
 
 
 def _event(event):
-    """
-    The tag of an event, its data packed, and whether that has lone surrogates.
-    """
+    """The tag of an event, its data packed, and whether that has lone surrogates."""
     tag, data = "", event
     if isinstance(event, collections.abc.Mapping) and ("tag" in event or "data" in event):
         tag, data = event.get("tag", ""), event.get("data")
@@ -563,9 +539,7 @@ def _event(event):
 
 
 def _described(jid, load):
-    """
-    The description of a job as Salt's runners want it, whatever the load is like.
-    """
+    """The description of a job as Salt's runners want it, whatever the load is like."""
     load = dict(load) if isinstance(load, dict) else {}
     for key in ("arg", "fun", "tgt", "tgt_type", "user", "kwargs"):
         if load.get(key) is None:
@@ -585,9 +559,7 @@ def _described(jid, load):
 
 
 def _jobs(o, header, count=None):
-    """
-    Jobs, newest first, asked for page by page.
-    """
+    """Jobs, newest first, asked for page by page."""
     left, cursor = count, None
     while left is None or left > 0:
         page = {"limit": 2000 if left is None else min(left, 2000), **header}
@@ -613,9 +585,7 @@ def _ids(minions):
 
 
 def _joined(value):
-    """
-    A value as the text of a header: what is a list is joined with commas.
-    """
+    """A value as the text of a header: what is a list is joined with commas."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bytes):
@@ -626,16 +596,12 @@ def _joined(value):
 
 
 def _there(header):
-    """
-    The header without the keys that have no value.
-    """
+    """The header without the keys that have no value."""
     return {key: value for key, value in header.items() if value is not None}
 
 
 def _parts(rows, size, limit):
-    """
-    Cut a list into parts that have no more than limit bytes each, or one row.
-    """
+    """Cut a list into parts that have no more than limit bytes each, or one row."""
     part, held = [], 0
     for row in rows:
         if part and held + size(row) > limit:
@@ -647,9 +613,7 @@ def _parts(rows, size, limit):
 
 
 def _shown(text):
-    """
-    Text of somebody else's making, for a log: quoted and short.
-    """
+    """Text of somebody else's making, for a log: quoted and short."""
     return reprlib.repr(text)
 
 
@@ -681,9 +645,7 @@ def _packed(value, what, *names):
 
 
 def _pack_as_salt(value, default):
-    """
-    Pack a value, and say whether it has lone surrogates.
-    """
+    """Pack a value, and say whether it has lone surrogates."""
     try:
         packed = salt.utils.msgpack.packb(value, default=default, use_bin_type=True)
     except UnicodeEncodeError:
@@ -692,9 +654,7 @@ def _pack_as_salt(value, default):
 
 
 def _pack(value, default=None):
-    """
-    Pack what is ours to send, and what has lone surrogates.
-    """
+    """Pack what is ours to send, and what has lone surrogates."""
     return salt.utils.msgpack.packb(
         value, default=default, use_bin_type=True, unicode_errors="surrogatepass"
     )
@@ -727,9 +687,7 @@ class _Default:
 
 
 def _text(obj, odd):
-    """
-    The text of something that cannot be restored.
-    """
+    """The text of something that cannot be restored."""
     odd.append(type(obj).__name__)
     plain = isinstance(obj, (decimal.Decimal, uuid.UUID, pathlib.PurePath))
     try:
@@ -744,9 +702,7 @@ _PLAIN_DEPTH = 200
 
 
 def _plain(value, odd, path=()):
-    """
-    A copy of a value that can be packed: what is nested too deeply or contains itself is text.
-    """
+    """A copy of a value that can be packed: what nests too deeply or holds itself becomes text."""
     if not isinstance(value, (collections.abc.Mapping, list, tuple, collections.abc.Set)):
         known = (str, bytes, bytearray, int, float, type(None), datetime.date)
         return value if isinstance(value, known) else _text(value, odd)
@@ -771,9 +727,7 @@ def _plain_key(key, odd):
 
 
 def _unpacked(packed):
-    """
-    One packed value.
-    """
+    """One packed value."""
     unpacker = _unpacker(True)
     unpacker.feed(packed)
     return unpacker.unpack()
@@ -804,9 +758,7 @@ def _tupled(key):
 
 
 def _restored(code, data):
-    """
-    The value of an extension type of salt.payload.
-    """
+    """The value of an extension type of salt.payload."""
     try:
         if code == 78:
             return datetime.datetime.strptime(data.decode(), "%Y%m%dT%H:%M:%S.%f")
@@ -874,9 +826,7 @@ def _without_large(packed, why, limit, room):
 
 
 def _stub(packed, why, limit):
-    """
-    What is stored in the place of a value that Saltern refuses.
-    """
+    """What is stored in the place of a value that Saltern refuses."""
     return {
         "saltern": f"this value was not stored: {why}",
         "size": len(packed),
@@ -886,9 +836,7 @@ def _stub(packed, why, limit):
 
 
 def _head(packed):
-    """
-    The beginning of a packed value, readable.
-    """
+    """The beginning of a packed value, readable."""
     value = _try_unpacked(packed)
     if isinstance(value, (str, bytes)):
         return value[:1000]
@@ -907,9 +855,7 @@ def _try_unpacked(packed):
 
 
 def _payloads(method, params):
-    """
-    The packed values among the parameters of a write.
-    """
+    """The packed values among the parameters of a write."""
     if method == "save_return":
         return (*params[1:4], params[4][1] if params[4] else None)
     if method == "save_load":
@@ -923,9 +869,7 @@ def _payloads(method, params):
 
 
 class _Options:
-    """
-    The options of one call.
-    """
+    """The options of one call."""
 
     __slots__ = (
         *_DEFAULTS,
@@ -940,9 +884,7 @@ class _Options:
 
     @property
     def master(self):
-        """
-        The id of the master that stores this; a minion does not know it.
-        """
+        """The id of the master that stores this; a minion does not know it."""
         return self.id if self.is_master else None
 
 
@@ -1024,9 +966,7 @@ def _setting(key, profile, *sources):
 
 
 def _nested(source, prefix):
-    """
-    The mapping under a prefix: ``{"a.b": {}}`` or ``{"a": {"b": {}}}``.
-    """
+    """The mapping under a prefix: ``{"a.b": {}}`` or ``{"a": {"b": {}}}``."""
     found = source.get(prefix)
     if found is None and "." in prefix:
         outer, _, inner = prefix.rpartition(".")
@@ -1036,9 +976,7 @@ def _nested(source, prefix):
 
 
 def _number(key, value):
-    """
-    A setting that has to be a number of 0 or more.
-    """
+    """A setting that has to be a number of 0 or more."""
     try:
         number = float(value)
         if number >= 0:
@@ -1051,9 +989,7 @@ def _number(key, value):
 
 
 def _keep(opts, is_master):
-    """
-    For how many seconds jobs are to be kept, 0 for ever; None on a minion that does not say.
-    """
+    """For how many seconds jobs are to be kept, 0 for ever; None on a minion that does not say."""
     if "keep_jobs_seconds" not in opts and "keep_jobs" not in opts:
         return 86400 if is_master else None
     keep = opts.get("keep_jobs_seconds", 86400)
@@ -1077,9 +1013,7 @@ def _keep(opts, is_master):
 
 @_shared
 class _Away(Exception):
-    """
-    Saltern did not answer. ``hung``: it took the call, and time.
-    """
+    """Saltern did not answer. ``hung``: it took the call, and time."""
 
     def __init__(self, address, cause, hung=False):
         super().__init__(f"Saltern at {address} cannot be reached: {cause}")
@@ -1089,9 +1023,7 @@ class _Away(Exception):
 
 @_shared
 class _Refused(Exception):
-    """
-    Saltern answered with an error; docs/protocol.md has the names.
-    """
+    """Saltern answered with an error; docs/protocol.md has the names."""
 
     def __init__(self, name, message):
         super().__init__(f"{name}: {message}")
@@ -1100,29 +1032,21 @@ class _Refused(Exception):
 
 @_shared
 class _Closed(Exception):
-    """
-    The connection was closed before the answer.
-    """
+    """The connection was closed before the answer."""
 
 
 @_shared
 class _Unhashable(Exception):
-    """
-    The answer has a key that only a careful decoder can read.
-    """
+    """The answer has a key that only a careful decoder can read."""
 
 
 def _request(method, *params):
-    """
-    The method and parameters of a request, packed: what is sent, and what waits in the spool.
-    """
+    """The method and parameters of a request, packed: what is sent, and what waits in the spool."""
     return _pack(method) + _pack(params)
 
 
 def _ask(o, method, *params, slow=False, empty):
-    """
-    Read something. ``empty`` is what Saltern answers where there is nothing.
-    """
+    """Read something. ``empty`` is what Saltern answers where there is nothing."""
     _flush_held(o)
     try:
         timeout = o.list_timeout if slow else o.timeout
@@ -1142,9 +1066,7 @@ def _ask(o, method, *params, slow=False, empty):
 
 
 def _tell(o, method, *params):
-    """
-    Write something. Raises nothing: what cannot be stored now waits in the spool.
-    """
+    """Write something. Raises nothing: what cannot be stored now waits in the spool."""
     if method != "save_return":
         _flush_held(o)
     size = sum(len(part) for part in _payloads(method, params) if part)
@@ -1152,19 +1074,25 @@ def _tell(o, method, *params):
     if size > limit:
         params = _shrunk(method, params, "too-large", limit)
     body = _request(method, *params)
+    spool = _Spool.of(o)
+    cause = None
     try:
-        try:
-            return _exchange(o, [body])[0]
-        except _Refused as err:
-            if err.name not in _LATER:
-                return _resent(o, body, err)
-            raise _Away(o.address, str(err)) from None
+        return _exchange(o, [body])[0]
     except _Away as err:
-        if o.foreign:
-            log.error("%s not stored: %s; an address of ret_kwargs has no spool", method, err)
-            return None
-        _Spool.of(o).mark(o, err)
-        _Spool.of(o).append(o, body)
+        cause = err
+    except _Refused as err:
+        cause = err
+        if err.name in _LATER:
+            spool.mark(o, _Away(o.address, str(err)))
+        else:
+            try:
+                return _resent(o, body, err)
+            except _Away as again:
+                spool.mark(o, again)
+    if o.foreign:
+        log.error("%s not stored: %s; an address of ret_kwargs has no spool", method, cause)
+    else:
+        spool.append(o, body)
     return None
 
 
@@ -1197,18 +1125,17 @@ def _exchange(o, bodies, timeout=None, slice_seconds=0.05):
     """
     timeout = o.timeout if timeout is None else timeout
     spool = _Spool.of(o)
-    try:
-        if o.foreign or not spool.marked():
+    away = not o.foreign and spool.marked()
+    # Who is turned away here has not tried, and has nothing to tell about Saltern.
+    with spool.turn(o) if away else contextlib.nullcontext():
+        try:
+            drained = spool.drain(o, slice_seconds) if away else False
             answers = _answers(o, bodies, timeout)
-        else:
-            with spool.turn(o):
-                drained = spool.drain(o, slice_seconds)
-                answers = _answers(o, bodies, timeout)
-                if drained:
-                    spool.settle(o)
-    except _Away as err:
-        spool.mark(o, err)
-        raise
+        except _Away as err:
+            spool.mark(o, err)
+            raise
+        if drained:
+            spool.settle(o)
     for error, _ in answers:
         if error is not None:
             raise _refusal(error)
@@ -1222,9 +1149,7 @@ def _refusal(error):
 
 
 def _answers(o, bodies, timeout):
-    """
-    The (error, result) of each request, over the connection of this thread.
-    """
+    """The (error, result) of each request, over the connection of this thread."""
     local = _process().local
     key = (o.address, o.token, o.namespace)
     connection, local.connection = getattr(local, "connection", None), None
@@ -1256,9 +1181,7 @@ def _again(o, key, bodies, timeout, careful=False):
 
 
 def _limit(o, size):
-    """
-    The largest payload that Saltern takes. It is asked where the size is near to any limit.
-    """
+    """The largest payload that Saltern takes. It is asked where the size is near to any limit."""
     limits = _process().limits
     if o.address not in limits and size > 1 << 20 and not _Spool.of(o).marked():
         with contextlib.suppress(_Away, _Refused):
@@ -1267,9 +1190,7 @@ def _limit(o, size):
 
 
 class _Connection:
-    """
-    A connection to Saltern. It is used by one thread of one process.
-    """
+    """A connection to Saltern. It is used by one thread of one process."""
 
     def __init__(self, o, key, careful=False):
         self.key = key
@@ -1313,9 +1234,7 @@ class _Connection:
             _process().limits[self.address] = result["max_payload"]
 
     def exchange(self, bodies, timeout):
-        """
-        Send requests at once, and read an answer to each.
-        """
+        """Send requests at once, and read an answer to each."""
         first = self.sent
         self.sent += len(bodies)
         parts = []
@@ -1336,9 +1255,7 @@ class _Connection:
             raise _Closed(_cause(err)) from None
 
     def _answer(self, number):
-        """
-        Read the answer to the request of a number.
-        """
+        """Read the answer to the request of a number."""
         try:
             answer = self._message()
         except (_Closed, OSError):
@@ -1368,9 +1285,7 @@ class _Connection:
 
 
 def _connected(o):
-    """
-    A socket that is connected to the address.
-    """
+    """A socket that is connected to the address."""
     network, _, where = str(o.address or "").partition(":")
     try:
         if network == "unix" and where:
@@ -1406,9 +1321,7 @@ def _connected_unix(o, path):
 
 
 def _cause(err):
-    """
-    What an OSError says, in short.
-    """
+    """What an OSError says, in short."""
     cause = (err.strerror or str(err) or type(err).__name__).lower()
     if isinstance(err, (FileNotFoundError, ConnectionRefusedError)):
         cause += " (is `saltern serve` running?)"
@@ -1451,15 +1364,11 @@ _MAX_DELAY = 30.0
 
 
 class _Spool:
-    """
-    The folder where requests wait for Saltern. None of the methods raises an OSError.
-    """
+    """The folder where requests wait for Saltern. None of the methods raises an OSError."""
 
     @staticmethod
     def of(o):
-        """
-        The spool of these options; kept, for its folder does not move.
-        """
+        """The spool of these options; kept, for its folder does not move."""
         spools = _process().spools
         key = (o.spool_dir, o.is_master, o.profile)
         if key not in spools:
@@ -1490,21 +1399,15 @@ class _Spool:
     # -- the state
 
     def marked(self):
-        """
-        Whether Saltern was away, or something still waits.
-        """
+        """Whether Saltern was away, or something still waits."""
         return self.memory is not None or os.path.exists(self.away)
 
     def waiting(self):
-        """
-        Whether requests wait.
-        """
+        """Whether requests wait."""
         return self.marked() and bool(self._segments())
 
     def mark(self, o, away):
-        """
-        Note that Saltern is away, for all processes. The first one logs it.
-        """
+        """Note that Saltern is away, for all processes. The first one logs it."""
         if o.foreign:
             return
         with contextlib.suppress(OSError):
@@ -1526,9 +1429,7 @@ class _Spool:
 
     @contextlib.contextmanager
     def turn(self, o):
-        """
-        Let a call through to a Saltern that was away; raises _Away where it is not yet time.
-        """
+        """Let a call through to a Saltern that was away; raises _Away where it is not yet time."""
         state = self._state()
         if not state or not state["delay"]:
             yield
@@ -1543,9 +1444,7 @@ class _Spool:
             self._unlink("probe")
 
     def _take_probe(self, o):
-        """
-        Become the one that tries. One that died at it is replaced after its time.
-        """
+        """Become the one that tries. One that died at it is replaced after its time."""
         path = self._path("probe")
         with contextlib.suppress(OSError):
             age = time.time() - os.stat(path).st_mtime
@@ -1560,9 +1459,7 @@ class _Spool:
         return True
 
     def settle(self, o):
-        """
-        Saltern answers. Once nothing waits, the mark goes.
-        """
+        """Saltern answers. Once nothing waits, the mark goes."""
         dropped = 0
         with self._lock() as locked:
             state = self._state()
@@ -1583,9 +1480,7 @@ class _Spool:
             log.error("%d requests were lost: the spool %s was full", dropped, self.folder)
 
     def _state(self):
-        """
-        The state, or None when Saltern is not away.
-        """
+        """The state, or None when Saltern is not away."""
         if self.memory is not None:
             return self.memory
         try:
@@ -1598,9 +1493,7 @@ class _Spool:
             return {"cause": "unknown", "until": 0.0, "delay": 0.0, "up": True}
 
     def _set_state(self, state, locked):
-        """
-        Replace the state. ``locked``: what _lock() gave; without a folder it stays in memory.
-        """
+        """Replace the state. ``locked``: what _lock() gave; without a folder it stays in memory."""
         if locked is None:
             self.memory = state
             return
@@ -1615,9 +1508,7 @@ class _Spool:
     # -- what waits
 
     def append(self, o, body):
-        """
-        Write a request, fsynced. Where that cannot be, it is counted and logged once.
-        """
+        """Write a request, fsynced. Where that cannot be, it is counted and logged once."""
         record = _RECORD.pack(_MAGIC, len(body), zlib.crc32(body)) + body
         try:
             self._make_folder(o)
@@ -1646,9 +1537,7 @@ class _Spool:
             log.error(text, self.folder, o.spool_max)
 
     def _write(self, record, locked):
-        """
-        Append a record to the segment that is known to be whole, or begin one.
-        """
+        """Append a record to the segment that is known to be whole, or begin one."""
         whole, size = self._noted("tail") if locked else (None, 0)
         fd = None
         if whole and size < _SEGMENT:
@@ -1695,9 +1584,7 @@ class _Spool:
         return True
 
     def _drain_segment(self, o, name, deadline):
-        """
-        Send the requests of a segment. Whether Saltern took them, and whether some are left.
-        """
+        """Send the requests of a segment. Whether Saltern took them, and whether some are left."""
         noted, offset = self._noted("sent")
         offset = offset if noted == name else 0
         try:
@@ -1721,9 +1608,7 @@ class _Spool:
         return True, not self._remove(name, offset)
 
     def _send(self, o, bodies):
-        """
-        Send requests; False if Saltern takes no more of them now.
-        """
+        """Send requests; False if Saltern takes no more of them now."""
         answers = _answers(o, bodies, o.timeout)
         for body, (error, _) in zip(bodies, answers, strict=True):
             if error is None:
@@ -1735,9 +1620,7 @@ class _Spool:
         return True
 
     def _remove(self, name, offset):
-        """
-        Remove a segment. False if there is more of it to send.
-        """
+        """Remove a segment. False if there is more of it to send."""
         with self._lock() as locked:
             try:
                 with os.fdopen(self._open(name, os.O_RDONLY), "rb") as file:
@@ -1757,9 +1640,7 @@ class _Spool:
         return True
 
     def local_jid(self, o):
-        """
-        A jid for a job that is begun while Saltern is away, unlike all others made here.
-        """
+        """A jid for a job that is begun while Saltern is away, unlike all others made here."""
         jid = salt.utils.jid.gen_jid(_opts())
         if len(jid) != 20:  # unique_jid: Salt sees to it
             return jid
@@ -1785,9 +1666,7 @@ class _Spool:
         return os.path.join(self.folder, self.prefix + name)
 
     def _segments(self):
-        """
-        The names of the segments, oldest first.
-        """
+        """The names of the segments, oldest first."""
         try:
             names = os.listdir(self.folder)
         except OSError:
@@ -1814,9 +1693,7 @@ class _Spool:
                     os.chown(self.folder, user.pw_uid, user.pw_gid)
 
     def _open(self, name, flags):
-        """
-        Open a file of the folder, which has to be a plain one of the folder's owner.
-        """
+        """Open a file of the folder, which has to be a plain one of the folder's owner."""
         flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
         flags |= getattr(os, "O_BINARY", 0)
         fd = os.open(os.path.join(self.folder, name), flags, 0o600)
@@ -1854,9 +1731,7 @@ class _Spool:
             os.close(fd)  # gives the lock back
 
     def _noted(self, name):
-        """
-        The name and number that a file notes, (None, 0) where it does not.
-        """
+        """The name and number that a file notes, (None, 0) where it does not."""
         try:
             with open(self._path(name), encoding="utf-8") as file:
                 noted, number = file.read().split()
@@ -1886,9 +1761,7 @@ class _Spool:
 
 
 def _locked(fd, wait):
-    """
-    Lock a file, for as long as it is open; False if that takes longer than wait seconds.
-    """
+    """Lock a file, for as long as it is open; False if that takes longer than wait seconds."""
     deadline = time.monotonic() + wait
     while True:
         try:
@@ -1925,9 +1798,7 @@ def _records(file, offset):
 
 
 def _next_jid(jid):
-    """
-    The jid of the next microsecond.
-    """
+    """The jid of the next microsecond."""
     form = "%Y%m%d%H%M%S%f"
     later = datetime.datetime.strptime(jid, form) + datetime.timedelta(microseconds=1)
     return later.strftime(form)
@@ -1959,9 +1830,7 @@ def _process():
 
 
 def _once(key):
-    """
-    True the first time in the life of the process; for what is to be logged once.
-    """
+    """True the first time in the life of the process; for what is to be logged once."""
     said = _process().said
     first = key not in said
     said.add(key)
