@@ -30,6 +30,7 @@ type Store struct {
 	o     Options
 	db    *pebble.DB
 	lock  *pebble.Lock
+	fs    *fileSystem
 	space *space
 
 	// expiring is held by the one Expire that runs.
@@ -42,6 +43,7 @@ type Store struct {
 	// waits are those for the disk whose callers may have gone.
 	waits   sync.WaitGroup
 	corrupt atomic.Uint64
+	commits atomic.Uint64
 	fatal   atomic.Pointer[error]
 }
 
@@ -56,25 +58,25 @@ func Open(o Options) (*Store, error) {
 		usage: func() (vfs.DiskUsage, error) { return o.FS.GetDiskUsage(o.Dir) },
 		now:   o.Now, reserve: o.Reserve,
 	}
-	fs := newFileSystem(o.FS, s.fail, s.space.low)
-	if err := s.lockDir(fs); err != nil {
+	s.fs = newFileSystem(o.FS, s.fail, s.space.low)
+	if err := s.lockDir(); err != nil {
 		return nil, err
 	}
-	if err := s.open(fs); err != nil {
+	if err := s.open(); err != nil {
 		return nil, errors.Join(err, s.lock.Close())
 	}
 	return s, nil
 }
 
-func (s *Store) lockDir(fs *fileSystem) error {
+func (s *Store) lockDir() error {
 	dir := s.o.Dir
-	if err := fs.MkdirAll(dir, 0o700); err != nil {
+	if err := s.fs.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make the store's folder: %w", err)
 	}
-	if err := fs.chmod(dir, 0o700); err != nil {
+	if err := s.fs.chmod(dir, 0o700); err != nil {
 		return fmt.Errorf("make the store's folder private: %w", err)
 	}
-	lock, err := pebble.LockDirectory(dir, fs)
+	lock, err := pebble.LockDirectory(dir, s.fs)
 	switch {
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("lock the store: %w", err)
@@ -87,10 +89,10 @@ func (s *Store) lockDir(fs *fileSystem) error {
 	return nil
 }
 
-func (s *Store) open(fs vfs.FS) error {
+func (s *Store) open() error {
 	cache := pebble.NewCache(s.o.CacheBytes)
 	defer cache.Unref()
-	db, err := pebble.Open(s.o.Dir, s.pebbleOptions(fs, cache))
+	db, err := pebble.Open(s.o.Dir, s.pebbleOptions(cache))
 	if err != nil {
 		return fmt.Errorf("open the store in %s: %w", s.o.Dir, err)
 	}
@@ -103,10 +105,10 @@ func (s *Store) open(fs vfs.FS) error {
 
 // pebbleOptions are chosen for few files and little memory: 10 million keys of a million jobs are
 // then some 30 files.
-func (s *Store) pebbleOptions(fs vfs.FS, cache *pebble.Cache) *pebble.Options {
+func (s *Store) pebbleOptions(cache *pebble.Cache) *pebble.Options {
 	log := pebbleLogger{s}
 	o := &pebble.Options{
-		FS: fs, Lock: s.lock, Cache: cache, Logger: log,
+		FS: s.fs, Lock: s.lock, Cache: cache, Logger: log,
 		FormatMajorVersion: pebble.FormatTableFormatV6,
 		// Up to four memtables, of which two are usually in use.
 		MemTableSize:                16 << 20,
@@ -170,11 +172,18 @@ type Stats struct {
 	Corrupt uint64
 	// DiskBytes is what the store takes on the disk.
 	DiskBytes uint64
+	// LogBytes is what was written to the log since Open, Commits how many batches, Fsyncs by how
+	// many fsyncs they were made durable.
+	LogBytes, Commits, Fsyncs uint64
 }
 
 // Stats gives the figures of now.
 func (s *Store) Stats() Stats {
-	return Stats{Corrupt: s.corrupt.Load(), DiskBytes: s.db.Metrics().DiskSpaceUsage()}
+	m := s.db.Metrics()
+	return Stats{
+		Corrupt: s.corrupt.Load(), DiskBytes: m.DiskSpaceUsage(), LogBytes: m.WAL.BytesIn,
+		Commits: s.commits.Load(), Fsyncs: s.fs.logSyncs.Load(),
+	}
 }
 
 // Close closes the store. After a fatal error it leaves the files as they are.

@@ -26,6 +26,8 @@ type fileSystem struct {
 	// low says whether free space is too low for a compaction.
 	low    func() bool
 	failed atomic.Pointer[error]
+	// logSyncs counts fsyncs of the log.
+	logSyncs atomic.Uint64
 }
 
 func newFileSystem(under vfs.FS, syncFailed func(error), low func() bool) *fileSystem {
@@ -149,6 +151,9 @@ func (f *file) SyncTo(length int64) (fullSync bool, err error) {
 func (f *file) sync(sync func() error) error {
 	if err := f.fs.failed.Load(); err != nil {
 		return *err
+	}
+	if strings.HasSuffix(f.name, ".log") {
+		f.fs.logSyncs.Add(1)
 	}
 	return f.fs.fail(f.name, sync())
 }

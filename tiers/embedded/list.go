@@ -31,6 +31,9 @@ func (s *Store) List(ctx context.Context, f tiers.Filter) (tiers.ListPage, error
 	if err := l.setBounds(); err != nil {
 		return tiers.ListPage{}, err
 	}
+	if !l.before.newer(position{time: l.from}) {
+		return tiers.ListPage{}, nil // and an iterator with such bounds is a fatal error to pebble
+	}
 	snap := s.db.NewSnapshot()
 	defer snap.Close()
 	l.r = snap

@@ -106,6 +106,7 @@ func (s *Store) commit(b *pebble.Batch) error {
 			return unavailable(err)
 		}
 	}
+	s.commits.Add(1)
 	return s.guarded(func() error { return s.db.ApplyNoSyncWait(b, pebble.Sync) })
 }
 

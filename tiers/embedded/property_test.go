@@ -55,13 +55,14 @@ func TestStoreBehavesLikeTheModel(t *testing.T) {
 			"events": m.events,
 			"lasts":  m.lasts,
 			"expire": m.expire,
-			"reopen": func(t *rapid.T) { m.close(t); m.open(t) },
+			"reopen": func(t *rapid.T) { m.close(t); m.open(t); m.checkJobs(t) },
 			"wait": func(t *rapid.T) {
 				hours := rapid.SampledFrom([]time.Duration{time.Second, 20 * time.Minute, 5 * time.Hour})
 				m.clock = m.clock.Add(hours.Draw(t, "wait"))
 			},
-			"": m.checkJobs,
+			"read": m.checkJobs,
 		})
+		m.checkJobs(t)
 		m.close(t)
 	})
 }
