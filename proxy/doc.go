@@ -14,6 +14,12 @@
 //	write.go          the entry: Write; stamps versions
 //	write_fanout.go   all tiers at once; what a tier missed is remembered
 //
+// And around them:
+//
+//	guarded.go    a tier behind its deadlines and breakers
+//	retention.go  how long caches keep a job, and the purge of the store
+//	gate.go       no call goes on when the tiers close
+//
 // Invariants:
 //
 //  1. A fact is in the durable store before it is shown to the cache, and in the cache, if the
@@ -23,4 +29,7 @@
 //  3. "Not found" is said only when the durable store said so. When it could not be asked, the read
 //     fails.
 //  4. A caller that gives up cancels nothing for another.
+//
+// Until a fact is acknowledged, one read may see it and the next may not: the first asked the store,
+// the second the cache.
 package proxy

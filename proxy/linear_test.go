@@ -84,8 +84,8 @@ type ledger struct {
 
 const (
 	exactJobs    = 3
-	exactWrites  = 80
-	exactMinions = 25
+	exactWrites  = 50
+	exactMinions = 20
 	exactReaders = 4
 
 	isBegun, isAcked = 1, 2

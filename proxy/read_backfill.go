@@ -81,8 +81,9 @@ func (fs *fills) note(ctx context.Context, f job.Fact) {
 	for _, open := range s.jobs[jid] {
 		open.add(f)
 	}
-	if l, isLoad := f.(job.Load); isLoad && fs.changesKeep(ctx, l) {
-		// Only a fill can tell the cache how long it may keep the job now.
+	if l, isLoad := f.(job.Load); isLoad && l.Rank > job.RankReturn {
+		// It may change how long the job is kept, which only a fill tells the cache. Loads that come
+		// with returns may not: there are as many of them as returns, and they all say the same.
 		_ = fs.cache.Evict(context.WithoutCancel(ctx), jid)
 		return
 	}
@@ -90,15 +91,6 @@ func (fs *fills) note(ctx context.Context, f job.Fact) {
 		// A cache that could not take a fact must not be asked for its job.
 		_ = fs.cache.Evict(context.WithoutCancel(ctx), jid)
 	}
-}
-
-// changesKeep says whether a job that the cache holds is kept for another time with this load.
-func (fs *fills) changesKeep(ctx context.Context, l job.Load) bool {
-	h, err := fs.cache.Head(ctx, l.JID)
-	if err != nil {
-		return false
-	}
-	return h.Load == nil || job.MergeLoad(*h.Load, l).Keep != h.Load.Keep
 }
 
 // forget takes a job out of the cache, and keeps the fills of it under way from filling.

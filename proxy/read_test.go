@@ -322,3 +322,42 @@ func TestReadSealed(t *testing.T) {
 		b.wantReturned("unsealed", "a=1 b=2 c=3")
 	})
 }
+
+// TestReadSharedAbsence: a shared tier that knows of the durable store that there is no such job is
+// believed.
+func TestReadSharedAbsence(t *testing.T) {
+	b := open(t, withShared)
+	b.shared.On(func(_ context.Context, c proxytest.Call) error { return tiers.ErrAbsent })
+	b.store.On(broken)
+	_, err := b.Head(ctx, jid)
+	wantErr(t, "head", err, tiers.ErrNotFound, tiers.ErrUnavailable)
+	if got := b.answers("shared", proxy.Absent); got != 1 {
+		t.Errorf("%d answers of absence; want 1", got)
+	}
+}
+
+// TestReadOvertaken: a job that grows by more than a fill notes while it is read is read again, and
+// the reading that was overtaken fills nothing.
+func TestReadOvertaken(t *testing.T) {
+	b := open(t)
+	b.write(load("*"))
+	if err := b.cache.Evict(ctx, jid); err != nil {
+		t.Fatal(err)
+	}
+	p := newPause("returns", true)
+	b.store.On(p.hook)
+	var reader sync.WaitGroup
+	reader.Go(func() { b.wantReturned("overtaken", "a=1 ...") })
+	<-p.reached
+	payload := make([]byte, 7<<20)
+	for i, m := range []job.Minion{"a", "b", "c"} {
+		r := ret(m, byte(i+1))
+		r.Rest = payload
+		b.write(r)
+	}
+	p.letGo()
+	reader.Wait()
+	if b.cache.Holds(jid) {
+		t.Error("the cache was filled")
+	}
+}

@@ -445,3 +445,20 @@ func TestCacheThatFails(t *testing.T) {
 	b.wantTarget("written", "new")
 	b.wantReturned("written", "a=1")
 }
+
+// TestWriteDiffersFromAnother: a return that differs from one that another proxy stored, and that the
+// cache has not seen yet, makes the one that stays readable, not neither.
+func TestWriteDiffersFromAnother(t *testing.T) {
+	b := open(t, func(o *proxy.Options, _ *bed) { o.Staleness = time.Hour })
+	b.write(load("*"))
+	b.wantReturned("published", "")
+	first := ret("a", 1)
+	first.Version = 1
+	if _, err := b.store.Merge(ctx, []job.Fact{first}); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.write(ret("a", 2))[0]; got != job.Differs {
+		t.Fatalf("outcome %v; want differs", got)
+	}
+	b.wantReturned("after a differing return", "a=1")
+}
