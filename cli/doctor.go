@@ -67,7 +67,7 @@ func runDoctor(ctx context.Context, args []string, stdout, stderr io.Writer) err
 		return err
 	}
 	d.examine(ctx)
-	r := report{OK: true, Version: versionString(), Checks: d.findings, Returners: d.returners}
+	r := report{OK: true, Version: versionString(), Checks: d.findings, Returners: append([]returnerCopy{}, d.returners...)}
 	for _, f := range d.findings {
 		r.OK = r.OK && f.Status != checkFail
 	}

@@ -272,7 +272,8 @@ func answeringHTTP(t *testing.T, status int, date time.Time) string {
 	return server.URL
 }
 
-// Each copy is put before those that were there, so each becomes the one in use.
+// Most copies are put before those that were there, so each becomes the one in use. Held against the
+// loaders of Salt 3008.4 and 3006.29 when this was written.
 func TestDoctorListsReturnersInTheOrderOfSaltsLoader(t *testing.T) {
 	s := healthy(t, serve(t))
 	site := "venv/lib/python3.11/site-packages/"
@@ -292,18 +293,20 @@ func TestDoctorListsReturnersInTheOrderOfSaltsLoader(t *testing.T) {
 	s.wantUsed(t, "0.4")
 	s.put(t, site+"saltext_saltern-0.5.dist-info/entry_points.txt", "[salt.loader]\nsaltext.saltern = saltext.saltern\n")
 	s.wantUsed(t, "0.5")
-	s.put(t, "more/saltern/__init__.py", "__version__ = '0.3'\n")
+	s.put(t, "more/saltern.py", "__version__ = '0.3'\n")
 	s.wantUsed(t, "0.3")
 	s.put(t, "returners/saltern.py", "__version__ = '0.2'\n")
 	s.wantUsed(t, "0.2")
 	s.put(t, "var/cache/salt/master/extmods/returners/other.py", "__version__ = '0.1'\n__virtualname__ = 'saltern'\n")
 	s.wantUsed(t, "0.2") // Salt asks the file that is named saltern first
 	s.put(t, "var/cache/salt/master/extmods/returners/saltern.py", "__version__ = '0.0'\n")
-	r := s.wantUsed(t, "0.0")
-	if len(r.Returners) != 7 {
-		t.Errorf("%d copies of 7: %+v", len(r.Returners), r.Returners)
+	s.wantUsed(t, "0.0")
+	s.put(t, "more/saltern/__init__.py", "__version__ = '0.00'\n")
+	r := s.wantUsed(t, "0.00") // a package goes before all files
+	if len(r.Returners) != 8 {
+		t.Errorf("%d copies of 8: %+v", len(r.Returners), r.Returners)
 	}
-	r.want(t, "returner", "ok", "Salt 3008.4", "version 0.0")
+	r.want(t, "returner", "ok", "Salt 3008.4", "version 0.00")
 }
 
 func (s *setup) wantUsed(t *testing.T, version string) report {

@@ -18,16 +18,27 @@ type returnerCopy struct {
 	From    string `json:"from"`    // what makes Salt look there
 	Used    bool   `json:"used"`    // the one that Salt loads
 
-	exact bool // Salt finds it by the name of its file, before those that only say the name inside
+	rank  rank
 	never bool // it is not loaded from where it is
 }
+
+// rank is how Salt's loader (salt.loader.lazy) prefers one form of a module to another, wherever
+// they are; copies of one rank are taken in the order of their folders.
+type rank int
+
+const (
+	byPackage  rank = iota // saltern/__init__.py
+	bySource               // saltern.py
+	byCompiled             // what is left in __pycache__ of a saltern.py that is gone
+	byVirtual              // another name, with saltern as its __virtualname__
+)
 
 // fromFileRoots is where copies come from that wait to be synchronized into extension_modules.
 const fromFileRoots = "file_roots, for sync"
 
 // findReturners lists the copies for one master or minion in the order in which Salt looks
 // (salt.loader._module_dirs): extension_modules, returner_dirs, installed extensions, Salt's own.
-// The first one is used, though one that is named by its file goes before one that is not.
+// The first one of the best rank is used.
 func findReturners(c *saltConfig, sites []string) []returnerCopy {
 	var copies []returnerCopy
 	add := func(from string, never bool, dirs ...string) {
@@ -64,13 +75,14 @@ func findReturners(c *saltConfig, sites []string) []returnerCopy {
 }
 
 func markUsed(copies []returnerCopy) {
-	for _, exact := range []bool{true, false} {
-		for i := range copies {
-			if copies[i].exact == exact && !copies[i].never {
-				copies[i].Used = true
-				return
-			}
+	best := -1
+	for i, c := range copies {
+		if !c.never && (best < 0 || c.rank < copies[best].rank) {
+			best = i
 		}
+	}
+	if best >= 0 {
+		copies[best].Used = true
 	}
 }
 
@@ -88,33 +100,33 @@ func returnersIn(dir string) []returnerCopy {
 	}
 	var found []returnerCopy
 	for _, e := range entries {
-		path := filepath.Join(dir, e.Name())
-		name, isPython := strings.CutSuffix(e.Name(), ".py")
+		c := returnerCopy{Path: filepath.Join(dir, e.Name()), rank: byVirtual}
 		switch {
 		case strings.HasPrefix(e.Name(), "_"):
 			continue // Salt loads no private modules
-		case e.Name() == "saltern" && isFile(filepath.Join(path, "__init__.py")):
-			path = filepath.Join(path, "__init__.py")
-			name = "saltern"
-		case !isPython:
+		case e.Name() == "saltern":
+			c.Path, c.rank = filepath.Join(c.Path, "__init__.py"), byPackage
+		case e.Name() == "saltern.py":
+			c.rank = bySource
+		}
+		if !strings.HasSuffix(c.Path, ".py") || !isFile(c.Path) {
 			continue
 		}
-		text, err := os.ReadFile(path)
-		if name != "saltern" && !nameLine.Match(text) {
+		text, err := os.ReadFile(c.Path)
+		if c.rank == byVirtual && !nameLine.Match(text) {
 			continue
 		}
-		r := returnerCopy{Path: path, exact: name == "saltern"}
 		if m := versionLine.FindSubmatch(text); err == nil && m != nil {
-			r.Version = string(m[1])
+			c.Version = string(m[1])
 		}
-		found = append(found, r)
+		found = append(found, c)
 	}
-	if len(found) == 0 {
-		// Salt also loads what is compiled, and so a copy whose source was removed.
-		compiled, _ := filepath.Glob(filepath.Join(dir, "__pycache__", "saltern.cpython-*.pyc"))
-		for _, path := range compiled {
-			found = append(found, returnerCopy{Path: path, exact: true})
-		}
+	if slices.ContainsFunc(found, func(c returnerCopy) bool { return c.rank == bySource }) {
+		return found
+	}
+	compiled, _ := filepath.Glob(filepath.Join(dir, "__pycache__", "saltern.cpython-*.pyc"))
+	for _, path := range compiled {
+		found = append(found, returnerCopy{Path: path, rank: byCompiled})
 	}
 	return found
 }
