@@ -255,11 +255,11 @@ func (k *conn) refuse(err error) {
 	}
 }
 
-// drain takes in some of what the client is still sending: a connection that is closed with unread
-// bytes is reset, and the answer would be lost with it.
+// drain takes in what the client is still sending, for a second at most: the end of the connection
+// would break a write that is under way, and its client would never read the answer.
 func (k *conn) drain() {
 	_ = k.c.SetReadDeadline(time.Now().Add(time.Second))
-	_, _ = io.CopyN(io.Discard, k.c, int64(k.s.o.Limits.MaxPayload))
+	_, _ = io.Copy(io.Discard, k.c)
 }
 
 func isTimeout(err error) bool {

@@ -171,21 +171,17 @@ func TestRPCClosesTheConnectionOfABadMessage(t *testing.T) {
 	h.dial().want(`true`, "ping")
 }
 
-// A message that turns out too large while it comes is answered, though the client is still sending.
+// A client that sends all before it reads gets its answer, and not a broken pipe.
 func TestRPCRefusesAMessageThatIsTooLarge(t *testing.T) {
 	h := newHub(t, newShelf(), Limits{MaxPayload: 1 << 20})
 	c := h.dial()
-	sent := make(chan error, 1)
-	go func() {
-		_, err := c.c.Write(frameOf(1, "save_load", loadHeader("1"), make([]byte, 3<<20), nil))
-		sent <- err
-	}()
+	c.send("save_load", loadHeader("1"), make([]byte, 2800<<10), nil)
 	r, err := c.receive()
 	if err != nil || r.name != "too-large" || r.id != 1 {
 		t.Errorf("the answer is %+v, %v; want too-large", r, err)
 	}
-	_ = c.c.Close()
-	<-sent
+	_ = c.c.(*net.UnixConn).CloseWrite()
+	c.closed()
 	h.dial().want(`true`, "ping")
 }
 
@@ -419,6 +415,46 @@ func TestRPCCutsOffAClientThatDoesNotRead(t *testing.T) {
 		}
 		if took := time.Since(start); took != 30*time.Second {
 			t.Errorf("the connection was closed after %v; want 30s", took)
+		}
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Large messages wait for each other, so that the memory for them is bounded, and for longer than a
+// message may take to come: the wait is not their client's fault.
+func TestRPCLargeMessagesWaitTheirTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, shelf := make(pipes), newShelf()
+		shelf.gate = make(chan struct{})
+		s := NewRPC(RPCOptions{Jobs: shelf, Logger: quiet()})
+		s.Serve(l)
+		answers := make(chan error, maxLarge+1)
+		for i := range maxLarge + 1 {
+			client, served := net.Pipe()
+			l <- served
+			go func() {
+				defer client.Close()
+				large := packedMap([2]any{"k", make([]byte, 2*largeMessage)})
+				if _, err := client.Write(frameOf(1, "save_load", loadHeader(fmt.Sprint(i)), large, nil)); err != nil {
+					answers <- err
+					return
+				}
+				_, err := newFrames(client, 1<<20, 8).next()
+				answers <- err
+			}()
+		}
+		synctest.Wait()
+		time.Sleep(time.Minute)
+		if n := len(shelf.in); n != maxLarge {
+			t.Errorf("%d large messages are worked on at a time; want %d", n, maxLarge)
+		}
+		close(shelf.gate)
+		for range maxLarge + 1 {
+			if err := <-answers; err != nil {
+				t.Errorf("a large message is not answered: %v", err)
+			}
 		}
 		if err := s.Shutdown(t.Context()); err != nil {
 			t.Error(err)
