@@ -14,7 +14,7 @@
 //	jobs_by_day     day, shard                a row a job, for lists, with its summary
 //	jobs_by_minion  day, shard                a row for each minion that a job was sent to or came back from
 //	last_functions  shard                     a row a minion; the timestamp is the time of the job
-//	events          master, ten minutes       a row an event; event_slots says which slots there are
+//	events          master, ten minutes       a row an event and version; event_slots says which slots there are
 //	registers       master                    last write wins
 //	chunks          owner, name, version      values that are too large for a row, in pieces
 //	days            kind                      the days that have jobs or events, so that lists skip the others

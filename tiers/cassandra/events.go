@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	insertEvent = `INSERT INTO events (master, slot, id, data) VALUES (?, ?, ?, ?) USING TTL ? AND TIMESTAMP ?`
+	insertEvent = `INSERT INTO events (master, slot, id, version, data) VALUES (?, ?, ?, ?, ?) USING TTL ? AND TIMESTAMP ?`
 	insertSlot  = `INSERT INTO event_slots (day, slot, master) VALUES (?, ?, ?) USING TTL ? AND TIMESTAMP ?`
 )
 
@@ -26,7 +26,7 @@ type slotKey struct {
 	master string
 }
 
-// event writes an event into the slot of its time. A resend is the same row.
+// event writes an event into the slot of its time. A resend has a row of its own, and readers take the first.
 func (w *writing) event(f job.Event) error {
 	at := f.ID.Time()
 	slot, ttl := slotOf(at), w.s.eventTTL(at)
@@ -36,7 +36,7 @@ func (w *writing) event(f job.Event) error {
 	if err != nil {
 		return err
 	}
-	w.add(partition("e", slot, 0)+master, len(cell), insertEvent, master, slot, f.ID[:], cell, ttl, stamp(f.Version))
+	w.add(partition("e", slot, 0)+master, len(cell), insertEvent, master, slot, f.ID[:], int64(f.Version), cell, ttl, stamp(f.Version))
 	key := slotKey{slot, f.Master}
 	if _, noted := w.s.slots.get(key); noted {
 		return nil
@@ -218,21 +218,38 @@ func (l *eventListing) slots(ctx context.Context, day time.Time) ([]eventSlot, e
 // eventSource are the events of one master in a slot.
 type eventSource struct {
 	iter   *gocql.Iter
-	ref    eventRef
-	data   []byte
-	ok     bool
 	master string
+	row    eventRow
+	ok     bool
+	// ahead is the first row of the next event, where there is one.
+	ahead   eventRow
+	isAhead bool
 }
 
+type eventRow struct {
+	ref     eventRef
+	version int64
+	data    []byte
+}
+
+// advance reads the rows of the next event: one for each time that it was sent, of which the first stays.
 func (l *eventListing) advance(ctx context.Context, src *eventSource) error {
-	var id, data []byte // the driver reuses the bytes that it is given
-	src.ok = src.iter.Scan(&id, &data)
-	if !src.ok {
-		return l.s.fail(ctx, "read of events", src.iter.Close())
+	src.row, src.ok, src.isAhead = src.ahead, src.isAhead, false
+	for {
+		row := eventRow{ref: eventRef{master: src.master}}
+		var id []byte // the driver reuses the bytes that it is given
+		if !src.iter.Scan(&id, &row.version, &row.data) {
+			return l.s.fail(ctx, "read of events", src.iter.Close())
+		}
+		copy(row.ref.id[:], id)
+		if src.ok && row.ref != src.row.ref {
+			src.ahead, src.isAhead = row, true
+			return nil
+		}
+		if !src.ok || row.version < src.row.version {
+			src.row, src.ok = row, true
+		}
 	}
-	src.ref, src.data = eventRef{master: src.master}, data
-	copy(src.ref.id[:], id)
-	return nil
 }
 
 // slot adds the events of a slot and says whether the page is full.
@@ -243,7 +260,7 @@ func (l *eventListing) slot(ctx context.Context, slot eventSlot) (full bool, err
 			_ = src.iter.Close() // its error was taken when its rows ended
 		}
 	}()
-	cql := `SELECT id, data FROM events WHERE master = ? AND slot = ? AND id >= ? AND id <= ? ORDER BY id `
+	cql := `SELECT id, version, data FROM events WHERE master = ? AND slot = ? AND id >= ? AND id <= ? ORDER BY id `
 	if l.q.Oldest {
 		cql += "ASC"
 	} else {
@@ -282,7 +299,7 @@ func (l *eventListing) first(sources []*eventSource) *eventSource {
 		if !src.ok {
 			continue
 		}
-		if first == nil || (src.ref.compare(first.ref) < 0) == l.q.Oldest {
+		if first == nil || (src.row.ref.compare(first.row.ref) < 0) == l.q.Oldest {
 			first = src
 		}
 	}
@@ -292,7 +309,7 @@ func (l *eventListing) first(sources []*eventSource) *eventSource {
 // take adds an event, or ends the page before it.
 func (l *eventListing) take(ctx context.Context, src *eventSource) error {
 	if l.past != nil {
-		c := src.ref.compare(*l.past)
+		c := src.row.ref.compare(*l.past)
 		if c == 0 || (c < 0) == l.q.Oldest {
 			return nil
 		}
@@ -302,7 +319,7 @@ func (l *eventListing) take(ctx context.Context, src *eventSource) error {
 		return nil
 	}
 	l.looks++
-	l.last = src.ref
+	l.last = src.row.ref
 	e, ok, err := l.read(ctx, src)
 	if err != nil || !ok {
 		return err
@@ -314,7 +331,7 @@ func (l *eventListing) take(ctx context.Context, src *eventSource) error {
 
 // read gives the event of a row if its tag is asked for. One that is corrupt is missing.
 func (l *eventListing) read(ctx context.Context, src *eventSource) (e job.Event, ok bool, err error) {
-	value := src.data
+	value := src.row.data
 	var version job.Version
 	if isManifest(value) {
 		var m manifest
@@ -334,8 +351,8 @@ func (l *eventListing) read(ctx context.Context, src *eventSource) (e job.Event,
 	if err == nil && l.q.Tag != "" && !tiers.Match(l.q.Tag, e.Tag) {
 		return e, false, nil
 	}
-	if err == nil && isManifest(src.data) {
-		if value, err = l.s.unpack(ctx, place{"event/" + src.master, string(src.ref.id[:]), version}, src.data); err == nil {
+	if err == nil && isManifest(src.row.data) {
+		if value, err = l.s.unpack(ctx, place{"event/" + src.master, string(src.row.ref.id[:]), version}, src.row.data); err == nil {
 			if fact, err = job.Decode(value); err == nil {
 				e, ok = fact.(job.Event)
 			}

@@ -55,8 +55,9 @@ type knownJob struct {
 	mu sync.Mutex // guards the rest
 	// at is the time of the job; zero until it is known.
 	at time.Time
-	// keep is the longest that a fact named.
-	keep job.Keep
+	// keep is the longest that a fact named, loadKeep what its load of rank loadRank named.
+	keep, loadKeep job.Keep
+	loadRank       job.Rank
 	// rank is the highest of the loads that are stored.
 	rank job.Rank
 	// born says that the row of its birth is stored, of the class bornClass.
@@ -87,10 +88,39 @@ func (k *known) job(jid job.JID) *knownJob {
 	defer k.jobs.mu.Unlock()
 	j, ok := k.jobs.getLocked(jid)
 	if !ok {
-		j = &knownJob{keep: job.KeepUnset}
+		j = &knownJob{keep: job.KeepUnset, loadKeep: job.KeepUnset}
 		k.jobs.putLocked(jid, j)
 	}
 	return j
+}
+
+// learn takes what a fact says about how long the job is kept.
+func (j *knownJob) learn(f job.Fact) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch f := f.(type) {
+	case job.Load:
+		j.keep = longer(j.keep, f.Keep)
+		if f.Rank >= j.loadRank && f.Keep >= 0 {
+			j.loadKeep, j.loadRank = f.Keep, f.Rank
+		}
+	case job.Minions:
+		j.keep = longer(j.keep, f.Keep)
+	case job.Return:
+		j.keep = longer(j.keep, f.Keep)
+	case job.EndTime:
+		j.keep = longer(j.keep, f.Keep)
+	case job.NoCache:
+		j.keep = longer(j.keep, f.Keep)
+	}
+}
+
+// kept is how long the job is kept: as its load says, else as long as any fact says. The caller holds mu.
+func (j *knownJob) kept() job.Keep {
+	if j.loadKeep >= 0 {
+		return j.loadKeep
+	}
+	return j.keep
 }
 
 // longer gives the longer of two times to keep. KeepUnset is shorter than all, KeepForever longer.

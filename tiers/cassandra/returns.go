@@ -22,10 +22,10 @@ const (
 )
 
 const (
-	selectFirst  = `SELECT spilled, nocache, minion, version, head, body FROM returns WHERE jid = ? AND bucket = ?`
+	selectFirst  = `SELECT spilled, nocache, minion, version, digest, head, body FROM returns WHERE jid = ? AND bucket = ?`
 	selectAfter  = selectFirst + ` AND minion > ?`
 	selectOnly   = selectFirst + ` AND minion IN ?`
-	selectHeads  = `SELECT spilled, nocache, minion, version, head FROM returns WHERE jid = ? AND bucket = ?`
+	selectHeads  = `SELECT spilled, nocache, minion, version, digest, head FROM returns WHERE jid = ? AND bucket = ?`
 	headsAfter   = selectHeads + ` AND minion > ?`
 	headsOnly    = selectHeads + ` AND minion IN ?`
 	selectStatic = `SELECT spilled, nocache FROM returns WHERE jid = ? AND bucket = ? LIMIT 1`
@@ -57,8 +57,11 @@ func (s *Store) Returns(ctx context.Context, jid job.JID, q tiers.ReturnQuery) (
 type storedReturn struct {
 	minion  job.Minion
 	version job.Version
+	digest  int64
 	head    []byte
 	body    []byte
+	// tied are other returns of that minion with that version: two nodes then gave out one version.
+	tied []storedReturn
 }
 
 // reading reads the returns of a job over all of its buckets.
@@ -82,6 +85,9 @@ type source struct {
 	iter *gocql.Iter
 	row  storedReturn
 	ok   bool
+	// ahead is the first row of the next minion, where there is one.
+	ahead   storedReturn
+	isAhead bool
 }
 
 func (r *reading) close() {
@@ -97,7 +103,8 @@ func (s *Store) openReturns(ctx context.Context, jid job.JID, q tiers.ReturnQuer
 		return nil, err
 	}
 	if q.Only != nil {
-		q.Only = slices.DeleteFunc(job.UnionMinions(q.Only), func(m job.Minion) bool { return q.After != "" && m <= q.After })
+		after := func(m job.Minion) bool { return q.After == "" || m > q.After }
+		q.Only = append([]job.Minion{}, filter(job.UnionMinions(q.Only), after)...) // not nil: none is not all
 	}
 	r := &reading{s: s, jid: jid, q: q}
 	if err := r.open(ctx, session, 0, pageRows); err != nil {
@@ -154,7 +161,7 @@ func (r *reading) openSpilled(ctx context.Context, session *gocql.Session) error
 func (r *reading) open(ctx context.Context, session *gocql.Session, bucket int16, rows int) error {
 	only := r.q.Only
 	if only != nil && bucket > 0 {
-		only = slices.DeleteFunc(slices.Clone(only), func(m job.Minion) bool { return bucketOf(m) != bucket })
+		only = filter(only, func(m job.Minion) bool { return bucketOf(m) == bucket })
 	}
 	if only != nil && len(only) == 0 {
 		return nil
@@ -187,31 +194,45 @@ func (r *reading) query(session *gocql.Session, bucket int16, only []job.Minion)
 	return r.s.hedged(q.Consistency(r.s.reads))
 }
 
-// advance reads the next row of a source that is of another minion than the one before: rows of one minion come in the
-// order of their versions, and the first stays.
+func filter(ids []job.Minion, keep func(job.Minion) bool) []job.Minion {
+	return slices.DeleteFunc(slices.Clone(ids), func(m job.Minion) bool { return !keep(m) })
+}
+
+// advance reads the rows of the next minion of a source. They come in the order of their versions: the first stays.
 func (r *reading) advance(ctx context.Context, src *source) error {
-	before, had := src.row.minion, src.ok
+	src.row, src.ok, src.isAhead = src.ahead, src.isAhead, false
 	for {
-		var row storedReturn // the driver reuses the bytes that it is given
-		var minion string
-		var version int64
-		var spilled, noCache bool
-		into := []any{&spilled, &noCache, &minion, &version, &row.head, &row.body}
-		if r.q.NoPayload {
-			into = into[:5]
+		row, ok, err := r.scan(ctx, src)
+		if !ok || err != nil {
+			return err
 		}
-		if !src.iter.Scan(into...) {
-			src.ok = false
-			return r.s.fail(ctx, "read of returns", src.iter.Close())
+		switch {
+		case row.minion == "": // the static columns alone
+		case !src.ok:
+			src.row, src.ok = row, true
+		case row.minion != src.row.minion:
+			src.ahead, src.isAhead = row, true
+			return nil
+		case row.version == src.row.version:
+			src.row.tied = append(src.row.tied, row)
 		}
-		r.exists, r.spilled, r.noCache = true, r.spilled || spilled, r.noCache || noCache
-		row.minion, row.version = job.Minion(minion), job.Version(version)
-		if row.minion == "" || had && row.minion == before { // "": the static columns alone
-			continue
-		}
-		src.row, src.ok = row, true
-		return nil
 	}
+}
+
+func (r *reading) scan(ctx context.Context, src *source) (row storedReturn, ok bool, err error) {
+	var minion string
+	var version int64
+	var spilled, noCache bool
+	into := []any{&spilled, &noCache, &minion, &version, &row.digest, &row.head, &row.body}
+	if r.q.NoPayload {
+		into = into[:6]
+	}
+	if !src.iter.Scan(into...) {
+		return row, false, r.s.fail(ctx, "read of returns", src.iter.Close())
+	}
+	r.exists, r.spilled, r.noCache = true, r.spilled || spilled, r.noCache || noCache
+	row.minion, row.version = job.Minion(minion), job.Version(version)
+	return row, true, nil
 }
 
 func (r *reading) readStatic(ctx context.Context, session *gocql.Session) error {
@@ -253,23 +274,47 @@ func (r *reading) next(ctx context.Context) (*storedReturn, error) {
 		}
 		row := first.row
 		for _, src := range r.sources {
-			if src.ok && src.row.minion == row.minion {
-				if err := r.advance(ctx, src); err != nil {
-					return nil, err
-				}
+			if !src.ok || src.row.minion != row.minion {
+				continue
+			}
+			if src != first && src.row.version == row.version {
+				row.tied = append(append(row.tied, src.row), src.row.tied...)
+			}
+			if err := r.advance(ctx, src); err != nil {
+				return nil, err
 			}
 		}
 		if !r.noCache || row.version < r.marked {
-			return &row, nil
+			return r.settle(row), nil
 		}
 	}
+}
+
+// settle gives the one of tied returns that stays by the rule of job.MergeReturn. Where a payload is not at hand, in
+// chunks or not asked for, the least digest stays.
+func (r *reading) settle(row storedReturn) *storedReturn {
+	for _, other := range row.tied {
+		if other.digest == row.digest {
+			continue
+		}
+		stays := other.digest < row.digest
+		if !r.q.NoPayload && !isManifest(row.body) && !isManifest(other.body) {
+			a, _, okA := r.decode(&row)
+			b, _, okB := r.decode(&other)
+			winner, _ := job.MergeReturn(a, b)
+			stays = okB && (!okA || digestOf(winner) == other.digest)
+		}
+		if stays {
+			row = other
+		}
+	}
+	return &row
 }
 
 // page fills a page.
 func (r *reading) page(ctx context.Context) (tiers.ReturnPage, error) {
 	var page tiers.ReturnPage
-	var bodies []int // returns whose payload is in chunks
-	var cells [][]byte
+	var large []largeBody
 	bytes := 0
 	for {
 		row, err := r.next(ctx)
@@ -288,12 +333,12 @@ func (r *reading) page(ctx context.Context) (tiers.ReturnPage, error) {
 			break
 		}
 		if isManifest(row.body) {
-			bodies, cells = append(bodies, len(page.Returns)), append(cells, row.body)
+			large = append(large, largeBody{len(page.Returns), returnPlace(f, row.digest), row.body})
 		}
 		page.Returns = append(page.Returns, f)
 		bytes += size
 	}
-	return r.withBodies(ctx, page, bodies, cells)
+	return r.withBodies(ctx, page, large)
 }
 
 // decode gives a return and the size of its payload. A payload in chunks is not there yet.
@@ -333,23 +378,29 @@ func setBody(f *job.Return, value []byte) error {
 	return nil
 }
 
+// largeBody is a payload in chunks, and which return of the page it is of.
+type largeBody struct {
+	index int
+	place place
+	cell  []byte
+}
+
 // withBodies fetches the payloads that are in chunks. A return whose payload cannot be read is missing.
-func (r *reading) withBodies(ctx context.Context, page tiers.ReturnPage, which []int, cells [][]byte) (tiers.ReturnPage, error) {
-	if len(which) == 0 {
+func (r *reading) withBodies(ctx context.Context, page tiers.ReturnPage, large []largeBody) (tiers.ReturnPage, error) {
+	if len(large) == 0 {
 		return page, nil
 	}
 	corrupt := make([]bool, len(page.Returns))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(bodiesAtOnce)
-	for k, i := range which {
+	for _, b := range large {
 		g.Go(func() error {
-			f := &page.Returns[i]
-			value, err := r.s.unpack(gctx, place{"job/" + string(r.jid), "return/" + string(f.Minion), f.Version}, cells[k])
+			value, err := r.s.unpack(gctx, b.place, b.cell)
 			if err == nil {
-				err = setBody(f, value)
+				err = setBody(&page.Returns[b.index], value)
 			}
 			if errors.Is(err, job.ErrCorrupt) {
-				corrupt[i] = true
+				corrupt[b.index] = true
 				r.s.dropCorrupt("chunks", r.jid, err)
 				return nil
 			}

@@ -26,8 +26,8 @@ var migrations = [][]string{{
 	`CREATE TABLE IF NOT EXISTS heads (jid blob, kind tinyint, name blob, data blob,
 		PRIMARY KEY (jid, kind, name)) WITH %[1]s`,
 	`CREATE TABLE IF NOT EXISTS returns (jid blob, bucket smallint, spilled boolean STATIC, nocache boolean STATIC,
-		minion blob, version bigint, head blob, digest bigint, body blob,
-		PRIMARY KEY ((jid, bucket), minion, version)) WITH %[1]s`,
+		minion blob, version bigint, digest bigint, head blob, body blob,
+		PRIMARY KEY ((jid, bucket), minion, version, digest)) WITH %[1]s`,
 	`CREATE TABLE IF NOT EXISTS chunks (owner blob, name blob, version bigint, n int, data blob,
 		PRIMARY KEY ((owner, name, version), n)) WITH %[1]s AND compression = {'enabled': 'false'}`,
 	`CREATE TABLE IF NOT EXISTS jobs_by_day (day date, shard smallint, at bigint, jid blob, class smallint, changed bigint, summary blob,
@@ -39,8 +39,8 @@ var migrations = [][]string{{
 		PRIMARY KEY (shard, minion, class))`,
 	`CREATE TABLE IF NOT EXISTS days (kind text, day date, class smallint,
 		PRIMARY KEY (kind, day, class)) WITH CLUSTERING ORDER BY (day DESC, class ASC)`,
-	`CREATE TABLE IF NOT EXISTS events (master blob, slot bigint, id blob, data blob,
-		PRIMARY KEY ((master, slot), id)) WITH CLUSTERING ORDER BY (id DESC) AND %[2]s`,
+	`CREATE TABLE IF NOT EXISTS events (master blob, slot bigint, id blob, version bigint, data blob,
+		PRIMARY KEY ((master, slot), id, version)) WITH CLUSTERING ORDER BY (id DESC, version DESC) AND %[2]s`,
 	`CREATE TABLE IF NOT EXISTS event_slots (day date, slot bigint, master blob,
 		PRIMARY KEY (day, slot, master)) WITH CLUSTERING ORDER BY (slot DESC, master ASC) AND %[2]s`,
 	`CREATE TABLE IF NOT EXISTS registers (master blob PRIMARY KEY, data blob)`,
@@ -101,23 +101,41 @@ func CheckSchema(ctx context.Context, o Options) error {
 	if err := o.setDefaults(); err != nil {
 		return err
 	}
+	session, err := o.checkedSession(ctx)
+	if err != nil {
+		return err
+	}
+	session.Close()
+	return nil
+}
+
+func (o *Options) checkSchema(ctx context.Context, session *gocql.Session) error {
+	version, err := o.schemaVersion(ctx, session)
+	if err != nil || version >= SchemaVersion {
+		return err
+	}
+	if version == 0 {
+		return fmt.Errorf("%w: keyspace %s has no tables of saltern: run `saltern schema apply`", ErrSchema, o.Keyspace)
+	}
+	return fmt.Errorf("%w: keyspace %s has version %d and %d is needed: run `saltern schema apply`",
+		ErrSchema, o.Keyspace, version, SchemaVersion)
+}
+
+// orNoKeyspace explains why there is no session, where it is because there is no keyspace: the driver gives the same
+// error as for nodes that cannot be reached.
+func (o *Options) orNoKeyspace(ctx context.Context, why error) error {
 	session, err := o.newSession("")
 	if err != nil {
-		return err
+		return why
 	}
 	defer session.Close()
-	version, err := o.schemaVersion(ctx, session)
-	if err != nil {
-		return err
+	var keyspaces int
+	err = session.Query("SELECT count(*) FROM system_schema.keyspaces WHERE keyspace_name = ?", o.Keyspace).
+		Consistency(gocql.One).ScanContext(ctx, &keyspaces)
+	if err != nil || keyspaces > 0 {
+		return why
 	}
-	if version < SchemaVersion {
-		found := fmt.Sprintf("keyspace %s has version %d", o.Keyspace, version)
-		if version == 0 {
-			found = fmt.Sprintf("keyspace %s has no tables", o.Keyspace)
-		}
-		return fmt.Errorf("%w: %s and %d is needed: run `saltern schema apply`", ErrSchema, found, SchemaVersion)
-	}
-	return nil
+	return fmt.Errorf("%w: there is no keyspace %s: run `saltern schema apply`", ErrSchema, o.Keyspace)
 }
 
 // schemaVersion is 0 where there is no keyspace or no table of ours.

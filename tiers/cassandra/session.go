@@ -172,14 +172,27 @@ func (s *Store) makeSession() (*gocql.Session, error) {
 func (s *Store) connect() (*gocql.Session, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, time.Minute)
 	defer cancel()
-	if s.o.CreateSchema {
-		if err := ApplySchema(ctx, s.o); err != nil {
-			return nil, err
-		}
-	} else if err := CheckSchema(ctx, s.o); err != nil {
+	session, err := s.o.checkedSession(ctx)
+	if !s.o.CreateSchema || !errors.Is(err, ErrSchema) {
+		return session, err
+	}
+	if err := ApplySchema(ctx, s.o); err != nil {
 		return nil, err
 	}
-	return s.o.newSession(s.o.Keyspace)
+	return s.o.checkedSession(ctx)
+}
+
+// checkedSession connects to a keyspace that has the schema that this version needs.
+func (o *Options) checkedSession(ctx context.Context) (*gocql.Session, error) {
+	session, err := o.newSession(o.Keyspace)
+	if err != nil {
+		return nil, o.orNoKeyspace(ctx, err)
+	}
+	if err := o.checkSchema(ctx, session); err != nil {
+		session.Close()
+		return nil, err
+	}
+	return session, nil
 }
 
 // newSession connects. An empty keyspace is none.

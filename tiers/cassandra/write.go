@@ -55,6 +55,12 @@ func (s *Store) Merge(ctx context.Context, facts []job.Fact) ([]job.Outcome, err
 		return nil, err
 	}
 	w := &writing{s: s, ctx: ctx, groups: make(map[string]*group), outcomes: make([]job.Outcome, len(facts))}
+	for _, f := range facts {
+		// Before the first row is written: the load may be the last fact of the call.
+		if jid := f.Job(); jid != "" {
+			s.known.job(jid).learn(f)
+		}
+	}
 	for i, f := range facts {
 		if err := w.fact(i, f); err != nil {
 			return nil, err
@@ -68,7 +74,8 @@ func (s *Store) Merge(ctx context.Context, facts []job.Fact) ([]job.Outcome, err
 		done()
 	}
 	w.takeChecks()
-	return w.outcomes, w.findCreated(facts)
+	w.findCreated(facts)
+	return w.outcomes, nil
 }
 
 // writing is one Merge.
@@ -156,7 +163,7 @@ func (w *writing) fact(i int, f job.Fact) error {
 	case job.Return:
 		return w.ret(i, f)
 	case job.EndTime:
-		return w.head(f.JID, f.Version, f.Keep, headEndTime, "", job.Encode(f))
+		return w.head(f.JID, f.Version, headEndTime, "", job.Encode(f))
 	case job.NoCache:
 		return w.noCache(f)
 	case job.Event:
@@ -184,8 +191,8 @@ type headKey struct {
 const insertHead = `INSERT INTO heads (jid, kind, name, data) VALUES (?, ?, ?, ?) USING TTL ? AND TIMESTAMP ?`
 
 // head writes a row of heads, and what every fact of a job brings with it.
-func (w *writing) head(jid job.JID, v job.Version, keep job.Keep, kind int8, name string, data []byte) error {
-	j, at, life, err := w.job(jid, v, keep)
+func (w *writing) head(jid job.JID, v job.Version, kind int8, name string, data []byte) error {
+	j, at, life, err := w.job(jid, v)
 	if err != nil {
 		return err
 	}
@@ -207,7 +214,7 @@ func (w *writing) headRow(jid job.JID, v job.Version, kind int8, name string, da
 }
 
 func (w *writing) load(f job.Load) error {
-	j, at, life, err := w.job(f.JID, f.Version, f.Keep)
+	j, at, life, err := w.job(f.JID, f.Version)
 	if err != nil {
 		return err
 	}
@@ -236,7 +243,7 @@ func (w *writing) load(f job.Load) error {
 
 func (w *writing) minions(f job.Minions) error {
 	f.IDs = job.UnionMinions(f.IDs)
-	j, at, life, err := w.job(f.JID, f.Version, f.Keep)
+	j, at, life, err := w.job(f.JID, f.Version)
 	if err != nil {
 		return err
 	}
@@ -260,12 +267,12 @@ func (w *writing) minions(f job.Minions) error {
 }
 
 func (w *writing) noCache(f job.NoCache) error {
-	j, _, life, err := w.job(f.JID, f.Version, f.Keep)
+	j, _, life, err := w.job(f.JID, f.Version)
 	if err != nil {
 		return err
 	}
 	name := string(binary.BigEndian.AppendUint64(nil, uint64(f.Version)))
-	if err := w.head(f.JID, f.Version, f.Keep, headNoCache, name, job.Encode(f)); err != nil {
+	if err := w.head(f.JID, f.Version, headNoCache, name, job.Encode(f)); err != nil {
 		return err
 	}
 	w.add(returnsPartition(f.JID, 0), len(f.JID), `UPDATE returns USING TTL ? AND TIMESTAMP ? SET nocache = true WHERE jid = ? AND bucket = ?`,
@@ -283,7 +290,7 @@ func (w *writing) noCache(f job.NoCache) error {
 }
 
 // job gives what is known of a job, its time, and how long a row lives that comes with a fact now.
-func (w *writing) job(jid job.JID, v job.Version, keep job.Keep) (*knownJob, time.Time, life, error) {
+func (w *writing) job(jid job.JID, v job.Version) (*knownJob, time.Time, life, error) {
 	if n := len(jid); n == 0 || n > job.MaxJIDBytes {
 		return nil, time.Time{}, life{}, fmt.Errorf("%w: jid of %d bytes; 1 to %d are allowed", tiers.ErrInvalid, n, job.MaxJIDBytes)
 	}
@@ -296,8 +303,7 @@ func (w *writing) job(jid job.JID, v job.Version, keep job.Keep) (*knownJob, tim
 		}
 		w.fresh[jid] = true
 	}
-	j.keep = longer(j.keep, keep)
-	keep = j.keep
+	keep := j.kept()
 	j.mu.Unlock()
 	if at.IsZero() {
 		var err error

@@ -34,13 +34,13 @@ const (
 	updateSeen   = `UPDATE last_functions USING TTL ? AND TIMESTAMP ? SET seen = ? WHERE shard = ? AND minion = ? AND class = ?`
 )
 
-// ret writes a return: the header and the payload each in a cell, in the row of its minion and version, so that no
-// return ever replaces another one.
+// ret writes a return: the header and the payload each in a cell, in the row of its minion, version and digest, so that
+// no return ever replaces another one.
 func (w *writing) ret(i int, f job.Return) error {
 	if n := len(f.Minion); n == 0 || n > job.MaxMinionBytes {
 		return fmt.Errorf("%w: minion id of %d bytes; 1 to %d are allowed", tiers.ErrInvalid, n, job.MaxMinionBytes)
 	}
-	j, at, life, err := w.job(f.JID, f.Version, f.Keep)
+	j, at, life, err := w.job(f.JID, f.Version)
 	if err != nil {
 		return err
 	}
@@ -52,12 +52,13 @@ func (w *writing) ret(i int, f job.Return) error {
 	head := f
 	head.Ret, head.Rest, head.Times = nil, nil, nil
 	body := job.Return{Version: f.Version, Ret: f.Ret, Rest: f.Rest, Times: f.Times}
-	cell, err := w.s.pack(w.ctx, place{"job/" + string(f.JID), "return/" + string(f.Minion), f.Version}, job.Encode(body),
+	digest := digestOf(f)
+	cell, err := w.s.pack(w.ctx, returnPlace(f, digest), job.Encode(body),
 		inlineReturn, life.ttl, func() []byte { return nil }, len(f.Ret)+len(f.Rest)+len(f.Times))
 	if err != nil {
 		return err
 	}
-	header, digest := job.Encode(head), digestOf(f)
+	header := job.Encode(head)
 	w.add(returnsPartition(f.JID, bucket), len(header)+len(cell), insertReturn,
 		string(f.JID), bucket, string(f.Minion), int64(f.Version), header, digest, cell, life.ttl, stamp(f.Version))
 	w.arrived(j, f.JID, at, life, f.Version)
@@ -98,6 +99,11 @@ func (w *writing) last(f job.Return, at int64, l life) {
 	w.add(key, len(data), insertLast, n, string(f.Minion), class, data, l.ttl, at)
 	now := w.s.o.Now().UnixMicro()
 	w.add(key, 0, updateSeen, l.ttl, now, now, n, string(f.Minion), class)
+}
+
+// returnPlace is where the chunks of a payload are.
+func returnPlace(f job.Return, digest int64) place {
+	return place{"job/" + string(f.JID), string(binary.BigEndian.AppendUint64([]byte("return/"), uint64(digest))) + string(f.Minion), f.Version}
 }
 
 // digestOf tells returns apart that are not the same by job.SameReturn.
@@ -213,27 +219,25 @@ func (s *Store) sendChecks(ctx context.Context, checks []*check) error {
 	return iter.Close()
 }
 
-// findCreated asks, after the write, whether these are all the facts of jobs that this process had not met: their loads
-// are then the first. Both writing and reading by quorum, of two first writers not both are told so.
-func (w *writing) findCreated(facts []job.Fact) error {
-	asked := make(map[job.JID]bool)
+// findCreated asks, after the write, whether these are all the facts of jobs that this process had not met. Both writing
+// and reading by quorum, of two first writers not both are told so.
+func (w *writing) findCreated(facts []job.Fact) {
 	for i, f := range facts {
-		load, isLoad := f.(job.Load)
-		if !isLoad || !w.fresh[load.JID] || asked[load.JID] {
+		jid := f.Job()
+		if !w.fresh[jid] || w.outcomes[i] != job.Stored {
 			continue
 		}
-		asked[load.JID] = true
-		alone, err := w.alone(load.JID)
+		delete(w.fresh, jid) // the first fact of a job is asked for
+		alone, err := w.alone(jid)
 		if err != nil {
 			// It is stored: that it is not known to be the first fact costs a reader one question.
-			w.s.log.Debug("not known whether a job is new", "jid", string(load.JID), "err", err)
+			w.s.log.Debug("not known whether a job is new", "jid", string(jid), "err", err)
 			continue
 		}
 		if alone {
 			w.outcomes[i] = job.Created
 		}
 	}
-	return nil
 }
 
 // alone says whether all that is stored of a job came with this call.

@@ -22,6 +22,15 @@ func Reopen(reopen func(t *testing.T, old tiers.Tier) tiers.Tier) Option {
 	return func(s *suite) { s.reopen = reopen }
 }
 
+// OutcomesAreHints is for a store that does not read before it writes. Of a repeat in every detail it may say
+// Stored, of several first writers at once it may tell none that it created the job, and a return to a job
+// without a cache that it has not met since it was opened is Stored, and never read.
+func OutcomesAreHints() Option { return func(s *suite) { s.hints = true } }
+
+// ExpiresByItself is for a store that takes the time from a clock that is not the caller's: what has passed its
+// time is tried elsewhere.
+func ExpiresByItself() Option { return func(s *suite) { s.expiresByItself = true } }
+
 // Run runs the suite. open gives an empty tier, with room for a job of 16 MiB in a cache; it is called
 // for every sub-test, and what it gives is closed by Run. The tests take seconds; with the
 // environment variable SALTERN_LONG=1 large jobs are larger.
@@ -56,6 +65,8 @@ func Run(t *testing.T, open func(t *testing.T) tiers.Tier, options ...Option) {
 type suite struct {
 	open   func(t *testing.T) tiers.Tier
 	reopen func(t *testing.T, old tiers.Tier) tiers.Tier
+
+	hints, expiresByItself bool
 }
 
 // long says whether tests may take minutes.
@@ -66,6 +77,7 @@ type subject struct {
 	tiers.Tier
 	filler tiers.Filler // the tier, where it is a cache
 	store  tiers.Store  // the tier, where it is a store
+	hints  bool         // see OutcomesAreHints
 
 	// base is the time of the first jid. It is of today, so that no retention removes a job.
 	base  time.Time
@@ -75,7 +87,7 @@ type subject struct {
 // start opens a tier for a test, which ends with its closing.
 func (s *suite) start(t *testing.T) *subject {
 	t.Helper()
-	u := &subject{base: time.Now().UTC().Add(-time.Minute).Truncate(time.Second)}
+	u := &subject{hints: s.hints, base: time.Now().UTC().Add(-time.Minute).Truncate(time.Second)}
 	u.use(s.open(t))
 	t.Cleanup(func() {
 		if err := u.Close(); err != nil {
