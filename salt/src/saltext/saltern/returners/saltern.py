@@ -890,6 +890,20 @@ class _Options:
 
 def _options(ret=None):
     """
+    The options of this call. They are read once for each loader of Salt's, whose options do not
+    change, and anew for a return that changes some of them.
+    """
+    loader = _loader()
+    if loader is None or (ret and (ret.get("ret_config") or ret.get("ret_kwargs"))):
+        return _read_options(ret or {})
+    kept = vars(loader)
+    if "_saltern_options" not in kept:
+        kept["_saltern_options"] = _read_options({})
+    return kept["_saltern_options"]
+
+
+def _read_options(ret):
+    """
     Read the options. A return on a minion may name another set of options (ret_config) and change
     some of them (ret_kwargs). On a master it may not: there it is a minion that wrote it.
     """
@@ -898,22 +912,16 @@ def _options(ret=None):
     o = _Options()
     o.role = str(opts.get("__role") or "")
     o.is_master = o.role in ("master", "syndic")
+    if o.is_master:
+        ret = {}
     o.id = str(opts.get("id") or "")
     o.user = opts.get("user")
     o.keep = _keep(opts, o.is_master)
-    o.profile = str(ret.get("ret_config") or "") if ret and not o.is_master else ""
-    kwargs = ret.get("ret_kwargs") if ret and not o.is_master else None
-    kwargs = kwargs if isinstance(kwargs, collections.abc.Mapping) else {}
+    o.profile = str(ret.get("ret_config") or "")
     for key, default in _DEFAULTS.items():
         value = _setting(key, o.profile, opts, pillar)
         setattr(o, key, default if value is None else value)
-    configured = o.address
-    for key in _FROM_KWARGS:
-        if kwargs.get(key):
-            setattr(o, key, kwargs[key])
-    o.foreign = bool(kwargs.get("address")) and kwargs["address"] != configured
-    if o.foreign and not kwargs.get("token"):
-        o.token = None
+    _change_for_one_call(o, ret.get("ret_kwargs"))
     for key in ("connect_timeout", "timeout", "list_timeout", "spool_max"):
         setattr(o, key, _number(key, getattr(o, key)))
     if not o.address and hasattr(socket, "AF_UNIX"):
@@ -926,6 +934,27 @@ def _options(ret=None):
     return o
 
 
+def _change_for_one_call(o, kwargs):
+    """Apply ret_kwargs. An address that came with a job does not get the token that was set."""
+    o.foreign = False
+    if not isinstance(kwargs, collections.abc.Mapping):
+        return
+    if kwargs.get("address") and kwargs["address"] != o.address:
+        o.foreign = True
+        o.token = None
+    for key in _FROM_KWARGS:
+        if kwargs.get(key):
+            setattr(o, key, kwargs[key])
+
+
+def _loader():
+    """The loader of Salt's that runs this call, or None."""
+    try:
+        return globals()["__salt_loader__"].loader()
+    except (KeyError, AttributeError):
+        return None
+
+
 def _opts():
     """
     The options of the loader that runs this call.
@@ -933,10 +962,7 @@ def _opts():
     Not simply ``__opts__``: several loaders of a process share this module, and there 3008 lays the
     options of the first one over those of the others.
     """
-    try:
-        opts = globals()["__salt_loader__"].loader().opts
-    except (KeyError, AttributeError):  # called by no loader
-        opts = globals().get("__opts__")
+    opts = getattr(_loader(), "opts", None) or globals().get("__opts__")
     return opts if isinstance(opts, collections.abc.Mapping) else {}
 
 
