@@ -36,7 +36,7 @@ func BenchmarkMergeParallel(b *testing.B) {
 }
 
 func BenchmarkListNewest100(b *testing.B) {
-	s := filled(b, 50_000)
+	s := filled(b, 100_000)
 	for _, f := range []tiers.Filter{{}, {Minion: "minion-00007.example.com"}, {Fun: "fun.3"}, {Loads: true}} {
 		b.Run(fmt.Sprintf("minion=%v fun=%v loads=%v", f.Minion != "", f.Fun != "", f.Loads), func(b *testing.B) {
 			for b.Loop() {

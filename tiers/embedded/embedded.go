@@ -23,6 +23,9 @@ import (
 // one; Open refuses what is newer.
 const formatVersion = 1
 
+// memTableBytes is the size of a memtable. There are up to four.
+const memTableBytes = 16 << 20
+
 // Store is the durable store of a single process.
 //
 // Lock order: expiring, gate, stripes in ascending order, the mutexes of classes and space.
@@ -90,7 +93,9 @@ func (s *Store) lockDir() error {
 }
 
 func (s *Store) open() error {
-	cache := pebble.NewCache(s.o.CacheBytes)
+	// Pebble counts its memtables, of which two are usually in use, into the cache: without room for
+	// them nothing would be cached.
+	cache := pebble.NewCache(s.o.CacheBytes + 2*memTableBytes)
 	defer cache.Unref()
 	db, err := pebble.Open(s.o.Dir, s.pebbleOptions(cache))
 	if err != nil {
@@ -110,8 +115,7 @@ func (s *Store) pebbleOptions(cache *pebble.Cache) *pebble.Options {
 	o := &pebble.Options{
 		FS: s.fs, Lock: s.lock, Cache: cache, Logger: log,
 		FormatMajorVersion: pebble.FormatTableFormatV6,
-		// Up to four memtables, of which two are usually in use.
-		MemTableSize:                16 << 20,
+		MemTableSize:                memTableBytes,
 		MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold:       4,
 		L0StopWritesThreshold:       24,
