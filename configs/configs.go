@@ -31,6 +31,7 @@ type Config struct {
 	Limits          Limits    `yaml:"limits"`
 	Memory          Memory    `yaml:"memory"`
 	Embedded        Embedded  `yaml:"embedded"`
+	Cassandra       Cassandra `yaml:"cassandra"`
 	Retention       Retention `yaml:"retention"`
 	Read            Read      `yaml:"read"`
 	Write           Write     `yaml:"write"`
@@ -112,6 +113,7 @@ func Default() *Config {
 			NegativeTTL: Duration(time.Second),
 		},
 		Embedded:        Embedded{Cache: 32 * MiB, Reserve: 64 * MiB},
+		Cassandra:       defaultCassandra(),
 		Retention:       Retention{DefaultKeep: Duration(24 * time.Hour), Events: Duration(7 * 24 * time.Hour)},
 		Read:            Read{SoftTimeout: Duration(50 * time.Millisecond), Timeout: Duration(10 * time.Second)},
 		Write:           Write{Timeout: Duration(10 * time.Second)},

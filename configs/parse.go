@@ -167,6 +167,12 @@ func setScalar(v reflect.Value, text string) error {
 			return fmt.Errorf("%q is no whole number", text)
 		}
 		v.SetInt(int64(n))
+	case reflect.Bool:
+		b, err := strconv.ParseBool(text)
+		if err != nil {
+			return fmt.Errorf("%q is neither true nor false", text)
+		}
+		v.SetBool(b)
 	case reflect.Float64:
 		f, err := strconv.ParseFloat(text, 64)
 		if err != nil {
