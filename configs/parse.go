@@ -147,6 +147,10 @@ func (r *reader) list(v reflect.Value, n *yaml.Node, key string) {
 		r.fault(n.Line, key, "a list is needed")
 		return
 	}
+	if len(items) == 0 {
+		v.SetZero()
+		return
+	}
 	out := reflect.MakeSlice(v.Type(), len(items), len(items))
 	for i, item := range items {
 		r.value(out.Index(i), item, fmt.Sprintf("%s[%d]", key, i))
