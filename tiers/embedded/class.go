@@ -30,7 +30,7 @@ func classOf(k job.Keep) class {
 func (c class) keep(byDefault time.Duration) (d time.Duration, forever bool) {
 	switch {
 	case c == classDefault:
-		return byDefault, byDefault == 0
+		return byDefault, false
 	case c == classForever || c-1 > class(1<<63-1)/class(time.Second):
 		return 0, true
 	default:

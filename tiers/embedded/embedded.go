@@ -193,9 +193,11 @@ func (s *Store) Stats() Stats {
 // Close closes the store. After a fatal error it leaves the files as they are.
 func (s *Store) Close() error {
 	if err := s.fatal.Load(); err != nil {
+		s.fs.stop()
 		return *err
 	}
 	s.waits.Wait()
+	s.fs.stop()
 	return errors.Join(s.db.Close(), s.lock.Close())
 }
 

@@ -14,6 +14,9 @@ import (
 // expireChunk is how many jobs go at a time; merges wait meanwhile, some 5 ms.
 const expireChunk = 1000
 
+// eventsAhead is how far ahead the time of an event is believed.
+const eventsAhead = 24 * time.Hour
+
 // expireReserve is the share of the reserve that removing may use: it makes room.
 const expireReserve = 0.25
 
@@ -114,12 +117,12 @@ func (s *Store) expireSome(c class, cutoff uint64, from []byte) (n int, next []b
 // removeRange removes a range of keys, if there is any key in it: a mark of removal costs later reads
 // something.
 func (s *Store) removeRange(b *pebble.Batch, lower, upper []byte) error {
-	any := false
+	found := false
 	err := s.scanRange(context.Background(), s.db, lower, upper, func(_, _ []byte) error {
-		any = true
+		found = true
 		return errStop
 	})
-	if err != nil || !any {
+	if err != nil || !found {
 		return err
 	}
 	return b.DeleteRange(lower, upper, nil)
@@ -212,20 +215,16 @@ func (s *Store) lastOfJobs(
 		return last, false, err
 	}
 	for c := src.newest(); c != nil && err == nil; c = src.newest() {
-		at := microsTime(c.at.time)
-		if found && !at.Equal(last.JobTime) {
+		if found && c.at.time != micros(last.JobTime) {
 			break
 		}
-		key := minionDataKey(dataPrefix(place{c.class, c.at.time}, c.at.jid), kindReturn, m)
-		var ret job.Return
-		var is bool
-		if ret, is, _, err = getFact[job.Return](s, s.db, key, kindReturn, c.at.jid); is {
-			l := job.LastFunction{
-				Minion: m, Fun: ret.Fun, JID: c.at.jid, JobTime: at, Version: ret.Version, Failed: ret.Failed,
-			}
-			if found {
-				l = job.MergeLastFunction(last, l)
-			}
+		l, is, rerr := s.lastOf(m, c)
+		switch {
+		case rerr != nil:
+			err = rerr
+		case is && found:
+			last = job.MergeLastFunction(last, l)
+		case is:
 			last, found = l, true
 		}
 		src.advance(c)
@@ -234,6 +233,37 @@ func (s *Store) lastOfJobs(
 		err = unavailable(cerr)
 	}
 	return last, found, err
+}
+
+// lastOf is what a minion's return of one job says of its last function.
+func (s *Store) lastOf(m job.Minion, c *candidate) (job.LastFunction, bool, error) {
+	key := minionDataKey(dataPrefix(place{c.class, c.at.time}, c.at.jid), kindReturn, m)
+	ret, found, _, err := getFact[job.Return](s, s.db, key, kindReturn, c.at.jid)
+	return job.LastFunction{
+		Minion: m, Fun: ret.Fun, JID: c.at.jid, JobTime: microsTime(c.at.time), Version: ret.Version,
+		Failed: ret.Failed,
+	}, found, err
+}
+
+// removeAhead removes events whose own time lies ahead, as a wrong clock or an enemy makes it: they
+// age from when they came.
+func (s *Store) removeAhead(b *pebble.Batch, now time.Time) error {
+	n := 0
+	ahead := binary.BigEndian.AppendUint64([]byte{tabEvent}, micros(now.Add(eventsAhead)))
+	return s.scanRange(context.Background(), s.db, ahead, []byte{tabEvent + 1},
+		func(key, value []byte) error {
+			if n++; n > expireChunk {
+				return errStop // the next call goes on
+			}
+			e, ok := decodeFact[job.Event](s, tabEvent, "", value)
+			if ok && e.Version.Time().Add(s.o.EventKeep).After(now) {
+				return nil
+			}
+			if err := b.Delete(tagKey(parseEventRef(key[1:]), e.Tag), nil); err != nil {
+				return err
+			}
+			return b.Delete(bytes.Clone(key), nil)
+		})
 }
 
 // expireEvents removes the events that are too old, and their tags: of those a last bucket stays
@@ -248,6 +278,9 @@ func (s *Store) expireEvents(now time.Time) error {
 	err := s.removeRange(b, []byte{tabEvent}, binary.BigEndian.AppendUint64([]byte{tabEvent}, cutoff))
 	if err == nil {
 		err = s.removeRange(b, []byte{tabTag}, bucketKey(cutoff/bucketMicros))
+	}
+	if err == nil {
+		err = s.removeAhead(b, now)
 	}
 	if err == nil && !b.Empty() {
 		err = s.commitLater(b)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -13,11 +14,12 @@ import (
 // fileSystem is what pebble writes through. It keeps files to their owner, and holds three rules:
 //
 //   - A failed fsync is final. The kernel may have dropped the pages and call the next fsync of the
-//     file a success, so after the first failure no write and no fsync of any file succeeds.
+//     file a success, so after the first failure no write and no fsync of any file succeeds. The
+//     store learns of it here, whichever file it was.
 //   - A compaction does not take the last free space: that is for the log and the memtables, whose
 //     failure would stop the process. The compaction fails and is tried again.
-//   - Whoever waits for an fsync learns of a failure from pebble; the store learns of it here,
-//     whichever file it was.
+//   - Pebble tries failed work again at once and for ever. A table is therefore only begun some time
+//     after the last one failed.
 type fileSystem struct {
 	vfs.FS
 	onDisk bool
@@ -26,6 +28,9 @@ type fileSystem struct {
 	// low says whether free space is too low for a compaction.
 	low    func() bool
 	failed atomic.Pointer[error]
+	// tableFailed is whether the last write of a table failed.
+	tableFailed atomic.Bool
+	closing     chan struct{}
 	// logSyncs counts fsyncs of the log.
 	logSyncs atomic.Uint64
 }
@@ -33,6 +38,7 @@ type fileSystem struct {
 func newFileSystem(under vfs.FS, syncFailed func(error), low func() bool) *fileSystem {
 	return &fileSystem{
 		FS: under, onDisk: vfs.Root(under) == vfs.Default, syncFailed: syncFailed, low: low,
+		closing: make(chan struct{}),
 	}
 }
 
@@ -40,9 +46,36 @@ func newFileSystem(under vfs.FS, syncFailed func(error), low func() bool) *fileS
 func (fs *fileSystem) Unwrap() vfs.FS { return fs.FS }
 
 func (fs *fileSystem) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if strings.HasSuffix(name, tableSuffix) {
+		fs.pause()
+	}
 	f, err := fs.FS.Create(name, c)
 	return fs.private(f, name, c, err)
 }
+
+const (
+	tableSuffix = ".sst"
+	logSuffix   = ".log"
+
+	// retryAfter is how long no table is begun after one failed.
+	retryAfter = time.Second
+)
+
+// pause waits after a failed table.
+func (fs *fileSystem) pause() {
+	if !fs.tableFailed.Swap(false) {
+		return
+	}
+	wait := time.NewTimer(retryAfter)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+	case <-fs.closing:
+	}
+}
+
+// stop ends the waiting.
+func (fs *fileSystem) stop() { close(fs.closing) }
 
 func (fs *fileSystem) OpenReadWrite(
 	name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption,
@@ -127,6 +160,14 @@ type file struct {
 }
 
 func (f *file) Write(p []byte) (int, error) {
+	n, err := f.write(p)
+	if err != nil && strings.HasSuffix(f.name, tableSuffix) {
+		f.fs.tableFailed.Store(true)
+	}
+	return n, err
+}
+
+func (f *file) write(p []byte) (int, error) {
 	if err := f.fs.failed.Load(); err != nil {
 		return 0, *err
 	}
@@ -152,7 +193,7 @@ func (f *file) sync(sync func() error) error {
 	if err := f.fs.failed.Load(); err != nil {
 		return *err
 	}
-	if strings.HasSuffix(f.name, ".log") {
+	if strings.HasSuffix(f.name, logSuffix) {
 		f.fs.logSyncs.Add(1)
 	}
 	return f.fs.fail(f.name, sync())

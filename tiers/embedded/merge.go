@@ -16,7 +16,7 @@ import (
 // one fsync serves every call that waits for it. Where ctx ends first, the facts may be stored all
 // the same.
 func (s *Store) Merge(ctx context.Context, facts []job.Fact) ([]job.Outcome, error) {
-	if err := s.ready(ctx); err != nil {
+	if err := s.ready(ctx); err != nil || len(facts) == 0 {
 		return nil, err
 	}
 	size, err := checkFacts(facts)

@@ -1,8 +1,10 @@
 package embedded_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -231,5 +233,40 @@ func TestLastFunctionAfterExpire(t *testing.T) {
 	}
 	if all, err := s.LastFunctions(t.Context(), ""); err != nil || len(all) != 1 {
 		t.Errorf("LastFunctions = %+v, %v; want minion a alone", all, err)
+	}
+}
+
+// An event goes when its own time is too long ago; one of the future when it came too long ago.
+func TestEventsExpire(t *testing.T) {
+	clk := &clock{at: start}
+	s := open(t, embedded.Options{FS: vfs.NewMem(), Now: clk.now, EventKeep: 2 * time.Hour})
+	for i, at := range []time.Duration{-3 * time.Hour, -time.Hour, 1000 * time.Hour} {
+		e := job.Event{Version: job.VersionAt(start), Master: "m", Tag: fmt.Sprint("tag/", i), Data: []byte{0x80}}
+		binary.BigEndian.PutUint64(e.ID[:], uint64(start.Add(at).UnixMicro()))
+		merge(t, s, e)
+	}
+	for _, step := range []struct {
+		after time.Duration
+		want  []string
+	}{
+		{0, []string{"tag/2", "tag/1"}},
+		{time.Hour, []string{"tag/2", "tag/1"}},
+		{time.Hour + time.Microsecond, []string{"tag/2"}},
+		{2 * time.Hour, nil},
+	} {
+		clk.advance(start.Add(step.after).Sub(clk.now()))
+		if _, err := s.Expire(t.Context(), clk.now()); err != nil {
+			t.Fatal(err)
+		}
+		for _, tag := range []string{"", "tag/*"} {
+			page, err := s.Events(t.Context(), tiers.EventQuery{Tag: tag})
+			var got []string
+			for _, e := range page.Events {
+				got = append(got, e.Tag)
+			}
+			if err != nil || !slices.Equal(got, step.want) {
+				t.Errorf("after %v: Events(%q) = %v, %v; want %v", step.after, tag, got, err, step.want)
+			}
+		}
 	}
 }

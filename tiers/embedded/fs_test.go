@@ -1,0 +1,68 @@
+package embedded
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// When little space is left only the log and the memtables may have it.
+func TestCompactionLeavesTheLastSpace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var low atomic.Bool
+		fs := newFileSystem(vfs.NewMem(), func(err error) { t.Error(err) }, low.Load)
+		write := func(name string, c vfs.DiskWriteCategory) error {
+			f, err := fs.Create(name, c)
+			if err != nil {
+				return err
+			}
+			_, err = f.Write([]byte("x"))
+			return errors.Join(err, f.Close())
+		}
+		steps := []struct {
+			low      bool
+			category vfs.DiskWriteCategory
+			name     string
+			want     error
+			waits    time.Duration
+		}{
+			{false, "pebble-compaction", "1.sst", nil, 0},
+			{true, "pebble-wal", "2.log", nil, 0},
+			{true, "pebble-memtable-flush", "3.sst", nil, 0},
+			{true, "pebble-compaction", "4.sst", errLowSpace, 0},
+			{true, "pebble-compaction", "5.sst", errLowSpace, retryAfter}, // tried again, but not at once
+			{true, "pebble-wal", "6.log", nil, 0},
+			{false, "pebble-compaction", "7.sst", nil, retryAfter},
+			{false, "pebble-compaction", "8.sst", nil, 0},
+		}
+		for _, s := range steps {
+			low.Store(s.low)
+			began := time.Now()
+			if err := write(s.name, s.category); !errors.Is(err, s.want) {
+				t.Errorf("%s of %s, low space %v: %v; want %v", s.name, s.category, s.low, err, s.want)
+			}
+			if took := time.Since(began); took != s.waits {
+				t.Errorf("%s of %s, low space %v: waited %v; want %v", s.name, s.category, s.low, took, s.waits)
+			}
+		}
+	})
+}
+
+func TestEscapedStringsKeepTheirOrder(t *testing.T) {
+	sorted := []string{"", "\x00", "\x00\x00", "\x00\x01", "\x00\xff", "\x01", "a", "a\x00", "a\x00b", "a\x01", "ab", "\xff"}
+	var last []byte
+	for _, s := range sorted {
+		key := appendEscaped(nil, s)
+		if string(key) <= string(last) {
+			t.Errorf("key of %q does not sort behind the one before", s)
+		}
+		if got, rest := cutEscaped(append(key, "rest"...)); got != s || string(rest) != "rest" {
+			t.Errorf("cutEscaped gives %q, %q; want %q and the rest", got, rest, s)
+		}
+		last = key
+	}
+}
