@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"strconv"
 	"sync"
@@ -84,12 +85,19 @@ type ledger struct {
 
 const (
 	exactJobs    = 3
-	exactWrites  = 50
 	exactMinions = 20
 	exactReaders = 4
 
 	isBegun, isAcked = 1, 2
 )
+
+// exactWrites is how many loads each job gets.
+func exactWrites() int64 {
+	if os.Getenv("SALTERN_LONG") != "" {
+		return 1000
+	}
+	return 50
+}
 
 func checkExact(t *testing.T, p *proxy.Proxy, chaos []tiers.Filler) {
 	var writers, readers sync.WaitGroup
@@ -123,7 +131,7 @@ func checkExact(t *testing.T, p *proxy.Proxy, chaos []tiers.Filler) {
 }
 
 func (l *ledger) writeLoads(t *testing.T, p *proxy.Proxy) {
-	for n := int64(1); n <= exactWrites; n++ {
+	for n := int64(1); n <= exactWrites(); n++ {
 		l.begun.Store(n)
 		f := load(strconv.FormatInt(n, 10))
 		f.JID = l.jid
