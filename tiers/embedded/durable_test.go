@@ -31,7 +31,7 @@ func TestCrashLosesNothingAcknowledged(t *testing.T) {
 	acknowledged := make(map[job.JID]bool)
 	written := 0
 	for crash := range crashes {
-		s := open(t, embedded.Options{FS: fs, Now: clk.now})
+		s := open(t, embedded.Options{Dir: "a/b/store", FS: fs, Now: clk.now})
 		checkAcknowledged(t, s, crash, acknowledged)
 		var mu sync.Mutex // guards acknowledged, written
 		var wg sync.WaitGroup

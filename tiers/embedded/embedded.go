@@ -23,8 +23,8 @@ import (
 // one; Open refuses what is newer.
 const formatVersion = 1
 
-// memTableBytes is the size of a memtable. There are up to four.
-const memTableBytes = 16 << 20
+// memTableBytes is the size of a memtable. There are up to four; Open after a crash reads as much log.
+const memTableBytes = 8 << 20
 
 // Store is the durable store of a single process.
 //
@@ -48,6 +48,7 @@ type Store struct {
 	corrupt atomic.Uint64
 	commits atomic.Uint64
 	fatal   atomic.Pointer[error]
+	close   func() error
 }
 
 var _ tiers.Store = (*Store)(nil)
@@ -57,6 +58,7 @@ var _ tiers.Store = (*Store)(nil)
 func Open(o Options) (*Store, error) {
 	o.setDefaults()
 	s := &Store{o: o}
+	s.close = sync.OnceValue(s.closeOnce)
 	s.space = &space{
 		usage: func() (vfs.DiskUsage, error) { return o.FS.GetDiskUsage(o.Dir) },
 		now:   o.Now, reserve: o.Reserve,
@@ -73,11 +75,11 @@ func Open(o Options) (*Store, error) {
 
 func (s *Store) lockDir() error {
 	dir := s.o.Dir
-	if err := s.fs.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make the store's folder: %w", err)
+	if dir == "" {
+		return errors.New("the store has no folder: name one")
 	}
-	if err := s.fs.chmod(dir, 0o700); err != nil {
-		return fmt.Errorf("make the store's folder private: %w", err)
+	if err := s.fs.makeDir(dir); err != nil {
+		return fmt.Errorf("make the store's private folder: %w", err)
 	}
 	lock, err := pebble.LockDirectory(dir, s.fs)
 	switch {
@@ -129,7 +131,7 @@ func (s *Store) pebbleOptions(cache *pebble.Cache) *pebble.Options {
 			BackgroundError: func(err error) { log.Errorf("background work: %v", err) },
 		},
 	}
-	o.TargetFileSizes[0] = 16 << 20
+	o.TargetFileSizes[0] = memTableBytes
 	for i := range o.Levels {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 		o.Levels[i].BlockSize = 16 << 10
@@ -191,13 +193,14 @@ func (s *Store) Stats() Stats {
 }
 
 // Close closes the store. After a fatal error it leaves the files as they are.
-func (s *Store) Close() error {
+func (s *Store) Close() error { return s.close() }
+
+func (s *Store) closeOnce() error {
+	s.fs.stop()
 	if err := s.fatal.Load(); err != nil {
-		s.fs.stop()
 		return *err
 	}
 	s.waits.Wait()
-	s.fs.stop()
 	return errors.Join(s.db.Close(), s.lock.Close())
 }
 

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -103,6 +104,36 @@ func (fs *fileSystem) OpenDir(name string) (vfs.File, error) {
 // MkdirAll makes folders that only their owner may enter.
 func (fs *fileSystem) MkdirAll(dir string, _ os.FileMode) error {
 	return fs.FS.MkdirAll(dir, 0o700)
+}
+
+// makeDir makes a folder and those that it is in, and syncs what the new ones are in: without that
+// the power could take the folder away with all that was acknowledged in it.
+func (fs *fileSystem) makeDir(dir string) error {
+	var changed []string
+	for d := dir; ; d = fs.PathDir(d) {
+		if _, err := fs.Stat(d); err == nil {
+			break
+		} else if !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		if fs.PathDir(d) == d {
+			break
+		}
+		changed = append(changed, fs.PathDir(d))
+	}
+	if err := fs.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, d := range changed {
+		f, err := fs.OpenDir(d)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			return err
+		}
+	}
+	return fs.chmod(dir, 0o700)
 }
 
 // Lock locks a file and makes it private.

@@ -11,8 +11,8 @@ import (
 type Options struct {
 	// Dir is the folder of the store, made where it is missing. It belongs to the store alone.
 	Dir string
-	// CacheBytes bounds the memory for blocks read from the disk; default 32 MiB. The process takes
-	// about 80 MiB more.
+	// CacheBytes bounds the memory for blocks read from the disk; default 32 MiB. The
+	// store takes about 50 MiB more.
 	CacheBytes int64
 	// Reserve is the free disk space in bytes below which writes are refused with tiers.ErrFull;
 	// default 64 MiB, or a quarter of the file system where that is less.
