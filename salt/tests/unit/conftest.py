@@ -117,7 +117,7 @@ def load_module():
 @pytest.fixture
 def module(short_dir, fake):
     """
-    The module with the options of a master at the fake Saltern, and short time-outs.
+    The module with the options of a master at the fake Saltern.
     """
     module = load_module()
     module.__opts__ = {
@@ -126,7 +126,7 @@ def module(short_dir, fake):
         "saltern": {
             "address": f"unix:{fake.path}",
             "spool_dir": f"{short_dir}/spool",
-            "timeout": 0.1,
+            "timeout": 5,
         },
     }
     return module

@@ -72,19 +72,22 @@ def levels(caplog, level):
     return [r.getMessage() for r in caplog.records if r.levelno >= level]
 
 
-def hang(fake, on=True):
-    for method in ("hello", "save_load", "get_minions", "clean_old_jobs", "save_return"):
-        if on:
-            fake.answers[method] = FakeSaltern.HANG
-        else:
-            fake.answers.pop(method, None)
-    if not on:
-        fake.answers["hello"] = {"max_payload": 1 << 20}
-        fake.answers["save_return"] = "stored"
+HANGING = ("hello", "save_load", "get_minions", "clean_old_jobs", "save_return")
+
+
+def hang(module, fake):
+    module.__opts__["saltern"]["timeout"] = 0.1
+    fake.answers |= dict.fromkeys(HANGING, FakeSaltern.HANG)
+
+
+def go_on(module, fake):
+    module.__opts__["saltern"]["timeout"] = 5
+    fake.answers |= dict.fromkeys(HANGING, True)
+    fake.answers["hello"] = {"max_payload": 1 << 20}
 
 
 def test_after_one_time_out_all_processes_leave_a_hung_saltern_alone(module, fake, clock):
-    hang(fake)
+    hang(module, fake)
     module.save_load("j0", p1("j0"), ["a"])
     asked = len(fake.asked)
     other = another_process(module)
@@ -93,7 +96,7 @@ def test_after_one_time_out_all_processes_leave_a_hung_saltern_alone(module, fak
     with pytest.raises(salt.exceptions.NotImplemented, match=r"no answer within 0\.1 s"):
         other.get_load("j0")
     assert len(fake.asked) == asked
-    hang(fake, False)
+    go_on(module, fake)
     clock.now += 2.1
     module.clean_old_jobs()
     stored = [params[0]["jid"] for method, params in fake.asked if method == "save_load"]
@@ -103,7 +106,7 @@ def test_after_one_time_out_all_processes_leave_a_hung_saltern_alone(module, fak
 
 
 def test_the_delay_doubles_up_to_30_seconds(module, fake, clock):
-    hang(fake)
+    hang(module, fake)
     delays = []
     for _ in range(7):
         module.save_load("j", p1("j"), ["a"])
@@ -114,7 +117,7 @@ def test_the_delay_doubles_up_to_30_seconds(module, fake, clock):
 
 
 def test_one_process_tries_a_hung_saltern_and_the_others_do_not_wait(module, fake, clock):
-    hang(fake)
+    hang(module, fake)
     module.save_load("j", p1("j"), ["a"])
     clock.now += 2.1
     options = module._options()
@@ -130,32 +133,32 @@ def test_one_process_tries_a_hung_saltern_and_the_others_do_not_wait(module, fak
 
 
 def test_a_turn_whose_process_died_is_taken_over(module, fake, clock):
-    hang(fake)
+    hang(module, fake)
     module.save_load("j", p1("j"), ["a"])
     with open(f"{folder(module)}/probe", "w", encoding="utf-8"):
         os.utime(f"{folder(module)}/probe", (clock.now - 100, clock.now - 100))
     clock.now += 2.1
-    hang(fake, False)
+    go_on(module, fake)
     module.clean_old_jobs()
     assert fake.methods()[-1] == "clean_old_jobs"
 
 
 def test_a_clock_that_was_set_back_does_not_keep_saltern_away(module, fake, clock):
-    hang(fake)
+    hang(module, fake)
     module.save_load("j", p1("j"), ["a"])
     clock.now -= 3600
-    hang(fake, False)
+    go_on(module, fake)
     module.clean_old_jobs()
     assert not os.path.exists(f"{folder(module)}/away")
 
 
 def test_each_change_of_state_is_one_line(module, fake, clock, caplog):
-    hang(fake)
+    hang(module, fake)
     for process in (module, another_process(module)):
         for _ in range(3):
             process.save_load("j", p1("j"), ["a"])
             clock.now += 40
-    hang(fake, False)
+    go_on(module, fake)
     module.clean_old_jobs()
     another_process(module).clean_old_jobs()
     lines = levels(caplog, 30)
@@ -289,12 +292,12 @@ def test_a_spool_that_cannot_be_written_is_told_of_once(module, fake, short_dir,
 def test_without_a_folder_a_hung_saltern_is_still_left_alone(module, fake, clock, short_dir):
     with open(f"{short_dir}/file", "w", encoding="utf-8"):
         module.__opts__["saltern"]["spool_dir"] = f"{short_dir}/file"
-    hang(fake)
+    hang(module, fake)
     module.save_load("j", p1("j"), ["a"])
     asked = len(fake.asked)
     module.save_load("j", p1("j"), ["a"])
     assert len(fake.asked) == asked
-    hang(fake, False)
+    go_on(module, fake)
     clock.now += 3
     module.save_load("j", p1("j"), ["a"])
     assert fake.methods() == ["save_load"]

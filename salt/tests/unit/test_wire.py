@@ -197,8 +197,10 @@ def test_a_late_answer_does_not_become_that_of_the_next_call(module, fake):
         return {"fun": params[0]}
 
     fake.answers["get_load"] = answer
+    module.__opts__["saltern"]["timeout"] = 0.1
     with pytest.raises(salt.exceptions.NotImplemented, match=r"no answer within 0\.1 s"):
         module.get_load("first")
+    module.__opts__["saltern"]["timeout"] = 5
     late.set()
     os.unlink(module._Spool.of(module._options()).away)
     assert module.get_load("second") == {"fun": "second"}
