@@ -12,7 +12,7 @@ import (
 )
 
 // measured are the keys whose values are never the same twice, and __pub_ret, which names the external job cache.
-var measured = []string{"start_time", "duration", "__jid__", "_stamp", "ts", "pid", "__pub_ret"}
+var measured = []string{"start_time", "duration", "__jid__", "_stamp", "ts", "pid", "__pub_ret", "__pub_pid"}
 
 var anyJid = regexp.MustCompile(`^\d{20}(_\d+)?$`)
 

@@ -68,8 +68,8 @@ func (r *rig) compare(t *testing.T) {
 
 var minions = []string{"alpha", "beta"}
 
-// binary is built once for all tests.
-var binary = sync.OnceValues(func() (string, error) {
+// salternBinary is built once for all tests.
+var salternBinary = sync.OnceValues(func() (string, error) {
 	return testbed.BuildSaltern(context.Background(), binaryDir)
 })
 
@@ -92,7 +92,7 @@ func TestMain(m *testing.M) {
 func newRig(t *testing.T, version string) *rig {
 	t.Helper()
 	ctx := t.Context()
-	program, err := binary()
+	program, err := salternBinary()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,15 +24,20 @@ func Checkout() string {
 // PythonEnv gives the folder of the Python environment of testbed/pyenv/NAME.txt, and builds it when the cache
 // does not have it. It needs the checkout.
 func PythonEnv(ctx context.Context, name string) (string, error) {
+	return pyenvScript(ctx, "build", name)
+}
+
+// pyenvScript runs a script of testbed/pyenv, which prints a folder.
+func pyenvScript(ctx context.Context, script, arg string) (string, error) {
 	root := Checkout()
 	if root == "" {
-		return "", fmt.Errorf("the Python environment %s is built from a checkout of the source", name)
+		return "", fmt.Errorf("testbed/pyenv/%s %s needs a checkout of the source", script, arg)
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(root, "testbed", "pyenv", "build"), name)
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "testbed", "pyenv", script), arg)
 	var out, complaints bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaints
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("building the Python environment %s: %w: %s", name, err, bytes.TrimSpace(complaints.Bytes()))
+		return "", fmt.Errorf("testbed/pyenv/%s %s: %w: %s", script, arg, err, bytes.TrimSpace(complaints.Bytes()))
 	}
 	return strings.TrimSpace(out.String()), nil
 }
@@ -56,4 +61,10 @@ func BuildSaltern(ctx context.Context, dir string) (string, error) {
 // ReturnerDir is the folder of the returner in the checkout, for Salt's returner_dirs.
 func ReturnerDir() string {
 	return filepath.Join(Checkout(), "salt", "src", "saltext", "saltern", "returners")
+}
+
+// SaltSource gives the folder of a Salt's source distribution, unpacked, and fetches it when the cache does not
+// have it.
+func SaltSource(ctx context.Context, version string) (string, error) {
+	return pyenvScript(ctx, "salt-source", version)
 }
