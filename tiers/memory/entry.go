@@ -28,7 +28,7 @@ type entry struct {
 	// dead says that the entry was taken out of the index.
 	dead bool
 
-	used atomic.Bool // read since its queue last passed it
+	used atomic.Bool // read or written since its queue last passed it
 
 	prev, next *entry // guarded by the mutex of its queue, like queued
 	queued     int64  // what the queue counts for it
@@ -99,7 +99,7 @@ func (e *entry) shrink(max int64) bool {
 	return e.cost <= max
 }
 
-// touch notes that the entry was read. It only writes what is not so already: readers on all cores
+// touch notes that the entry was used. It only writes what is not so already: readers on all cores
 // share the entry.
 func (e *entry) touch() {
 	if !e.used.Load() {

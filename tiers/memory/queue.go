@@ -3,8 +3,8 @@ package memory
 import "sync"
 
 // queue holds entries in the order in which they came, under a bound of bytes. An entry that was
-// read since it was last passed gets another round instead of leaving: nearly the hits of an LRU,
-// without a lock for reads.
+// read or written since it was last passed gets another round instead of leaving: nearly the hits of
+// an LRU, without a lock for reads.
 type queue struct {
 	mu    sync.Mutex // guards the rest, and prev, next and queued of the entries in it
 	root  entry      // root.next is the newest, root.prev the oldest
@@ -22,22 +22,23 @@ func (q *queue) init(max int64) {
 func (q *queue) add(e *entry, cost int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	e.touch()
 	e.queued = cost
 	q.bytes += cost
 	q.len++
 	q.link(e)
 }
 
-// resize counts a new cost for an entry. It says no where the queue does not have it.
-func (q *queue) resize(e *entry, cost int64) bool {
+// resize counts a new cost for an entry, if the queue has it.
+func (q *queue) resize(e *entry, cost int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if e.next == nil {
-		return false
+		return
 	}
+	e.touch()
 	q.bytes += cost - e.queued
 	e.queued = cost
-	return true
 }
 
 // remove takes an entry out, if the queue has it.

@@ -10,15 +10,20 @@ import (
 )
 
 // returnSet holds the returns of a job in the order of their minions, in two sorted runs. New ones
-// go into the short run, which is merged into the long one when it has about the square root of its
+// go into the short run, which is merged into the long one when it has some square roots of its
 // length, so a return costs O(√n) moves of a pointer, and reading needs no sorting.
 type returnSet struct {
 	long, short []*job.Return
 	bytes       int64
 }
 
-// shortest is the length to which the short run may always grow.
-const shortest = 64
+const (
+	// shortest is the length to which the short run may always grow.
+	shortest = 64
+	// roots is to how many square roots of the long run: merging compares strings, which costs more
+	// than moving pointers.
+	roots = 4
+)
 
 // pointerSize is what a return takes in a run, with room to grow.
 const pointerSize = 16
@@ -63,7 +68,7 @@ func (s *returnSet) insert(i int, r *job.Return) {
 		return
 	}
 	s.short = slices.Insert(s.short, i, r)
-	if n := len(s.short); n > shortest && n*n > len(s.long) {
+	if n := len(s.short); n > shortest && n*n > roots*roots*len(s.long) {
 		s.long = slices.AppendSeq(make([]*job.Return, 0, len(s.long)+n), s.after(""))
 		s.short = s.short[:0]
 		clear(s.short[:n])
