@@ -52,11 +52,29 @@ type Options struct {
 	// ExpireEvery is how often the store is told to remove what has passed its time; default 1 min.
 	// A cache keeps a job of which only the store knows when it ends no longer than that.
 	ExpireEvery time.Duration
+	// Notes remembers over restarts which shared tiers may not hold what the store does; nil where
+	// there are none to remember.
+	Notes Notes
+	// JIDNodes is how many proxies mint jids for the same store, each only those of its own share of
+	// the microseconds: JIDNode of them, from 0. Default 1, which is for a store of one's own.
+	JIDNode, JIDNodes int
 	// Master is recorded on loads and events that name none.
 	Master string
 }
 
+// Notes is what a proxy remembers of its shared tiers over restarts.
+type Notes interface {
+	// Dirty says whether the shared tier may hold less than the store, of jobs that are not known.
+	Dirty(tier string) bool
+	// SetDirty notes it. It must be on the disk before the facts that were missed have left the
+	// journal, not at once.
+	SetDirty(tier string, dirty bool)
+	// Suspects are jobs of which it is not known which tiers have all their facts.
+	Suspects() []job.JID
+}
+
 func (o Options) withDefaults() Options {
+	set(&o.JIDNodes, 1)
 	set(&o.ReadBudget, 10*time.Second)
 	set(&o.WriteBudget, 10*time.Second)
 	set(&o.SoftTimeout, 50*time.Millisecond)
@@ -91,7 +109,8 @@ type Proxy struct {
 	backs *backfiller
 	Stats Stats
 
-	jids reservation
+	jids   reservation
+	minted minted
 
 	gate   *gate           // every call goes through it, so that tiers are closed when none is inside
 	ctx    context.Context // ends the flights and the loops when the proxy closes
@@ -110,9 +129,15 @@ func Open(o Options) *Proxy {
 	p := &Proxy{o: o, fills: newFills(o.Cache), gate: newGate(), expire: make(chan struct{}, 1)}
 	p.lower = append(append([]tiers.Tier{}, o.Shared...), o.Store)
 	p.lags = make([]*lag, len(p.lower))
-	for i := range p.lags {
-		p.lags[i] = newLag()
+	for i, t := range p.lower {
+		p.lags[i] = newLag(p.noteDirty(t.Name()))
 	}
+	if o.Notes != nil {
+		for i, t := range o.Shared {
+			p.lags[i].suspect(o.Notes.Suspects(), o.Notes.Dirty(t.Name()))
+		}
+	}
+	p.jids.node, p.jids.nodes = o.JIDNode, o.JIDNodes
 	p.Stats.init(o.Cache, p.lower)
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	p.backs = newBackfiller(p)
@@ -123,6 +148,13 @@ func Open(o Options) *Proxy {
 		}
 	}
 	return p
+}
+
+func (p *Proxy) noteDirty(tier string) func(bool) {
+	if p.o.Notes == nil {
+		return func(bool) {}
+	}
+	return func(dirty bool) { p.o.Notes.SetDirty(tier, dirty) }
 }
 
 // Close refuses further calls, ends reads, waits for the writes under way, and closes the tiers, the

@@ -55,6 +55,7 @@ type Stats struct {
 	BackfillDropped atomic.Uint64 // fills of a shared tier that found the queue full
 	Writes          atomic.Uint64 // calls of Write that were acknowledged
 	WriteErrors     atomic.Uint64 // calls of Write that failed
+	LocalJIDs       atomic.Uint64 // jids of which no shared tier nor the store could say that nobody has them
 	MissedFacts     atomic.Uint64 // facts that a shared tier did not get
 }
 

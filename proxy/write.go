@@ -159,6 +159,12 @@ func (p *Proxy) show(
 	ctx context.Context, begun map[job.JID]*fill, facts []job.Fact, outcomes []job.Outcome,
 ) {
 	created := make(map[job.JID]bool, 1)
+	for _, f := range facts {
+		// The mark of a nocache job comes before its publish, which is then not the first fact.
+		if p.minted.take(f.Job()) && begun[f.Job()] != nil {
+			created[f.Job()] = true
+		}
+	}
 	for i, f := range facts {
 		switch {
 		case f.Job() == "":

@@ -52,15 +52,30 @@ type lag struct {
 	mu      sync.RWMutex // guards the rest
 	writing map[job.JID]int
 	missed  map[job.JID]uint64 // how often a write of the job was missed
-	all     bool               // too many were missed to remember: the tier is not asked any more
+	all     bool               // too many were missed to remember: the tier has to forget everything
+	// times counts what was missed while all was set.
+	times uint64
+	// dirty is told when the first write is missed, and when nothing missed is left.
+	dirty func(bool)
 }
 
-// maxMissed bounds the memory of an outage. Beyond it the tier is not asked any more: nothing here
-// can make it forget everything.
+// maxMissed bounds the memory of an outage. Beyond it the tier has to forget everything, and one
+// that cannot is not asked any more.
 const maxMissed = 100_000
 
-func newLag() *lag {
-	return &lag{writing: make(map[job.JID]int), missed: make(map[job.JID]uint64)}
+func newLag(dirty func(bool)) *lag {
+	return &lag{writing: make(map[job.JID]int), missed: make(map[job.JID]uint64), dirty: dirty}
+}
+
+// suspect begins with jobs of which it is not known whether the tier has all that was written; all
+// says that it is not known of any job.
+func (l *lag) suspect(jobs []job.JID, all bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = all
+	for _, jid := range jobs {
+		l.miss(jid)
+	}
 }
 
 // behind says whether the tier may not have all that was written of a job.
@@ -92,14 +107,24 @@ func (l *lag) end(facts []job.Fact, stored bool) {
 		if l.writing[jid]--; l.writing[jid] == 0 {
 			delete(l.writing, jid)
 		}
-		if stored || l.all {
-			continue
+		if !stored {
+			l.miss(jid)
 		}
-		l.missed[jid]++
-		if len(l.missed) > maxMissed {
-			l.all = true
-			clear(l.missed)
-		}
+	}
+}
+
+func (l *lag) miss(jid job.JID) {
+	if l.all {
+		l.times++
+		return
+	}
+	if len(l.missed) == 0 {
+		l.dirty(true)
+	}
+	l.missed[jid]++
+	if len(l.missed) > maxMissed {
+		l.all = true
+		clear(l.missed)
 	}
 }
 
@@ -123,7 +148,15 @@ func (p *Proxy) repairLoop(i int, t tiers.Filler) {
 // repair makes the tier forget jobs, up to the first that it does not: it is not back yet. A job of
 // which a write was missed while it was being forgotten is forgotten again next time.
 func (l *lag) repair(ctx context.Context, t tiers.Filler) {
-	for jid, times := range l.repairable() {
+	if !l.repairAll(ctx, t) {
+		return
+	}
+	jobs := l.repairable()
+	if len(jobs) == 0 {
+		return
+	}
+	defer l.clean()
+	for jid, times := range jobs {
 		if err := t.Evict(ctx, jid); err != nil {
 			return
 		}
@@ -132,6 +165,37 @@ func (l *lag) repair(ctx context.Context, t tiers.Filler) {
 			delete(l.missed, jid)
 		}
 		l.mu.Unlock()
+	}
+}
+
+// repairAll makes the tier forget everything where that is needed, and says whether single jobs can
+// be seen to. What was missed meanwhile makes it forget everything once more.
+func (l *lag) repairAll(ctx context.Context, t tiers.Filler) bool {
+	l.mu.RLock()
+	all, times := l.all, l.times
+	l.mu.RUnlock()
+	if !all {
+		return true
+	}
+	f, can := t.(tiers.Forgetter)
+	if !can || f.ForgetAll(ctx) != nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = l.times != times
+	if !l.all {
+		l.dirty(len(l.missed) > 0)
+	}
+	return !l.all
+}
+
+// clean says that nothing is missed any more, when that is so.
+func (l *lag) clean() {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if len(l.missed) == 0 && !l.all {
+		l.dirty(false)
 	}
 }
 

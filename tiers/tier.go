@@ -86,6 +86,19 @@ type Filler interface {
 	Evict(ctx context.Context, jid job.JID) error
 }
 
+// Forgetter is a cache that can forget everything at once, for all who share it.
+type Forgetter interface {
+	// ForgetAll makes all that the cache holds unreadable, durably, before it returns.
+	ForgetAll(ctx context.Context) error
+}
+
+// Reserver is a tier that can say of a jid, once, that nobody else has it.
+type Reserver interface {
+	// Reserve says whether the jid is the caller's: true for the first of all callers that share the
+	// tier, for a day.
+	Reserve(ctx context.Context, jid job.JID) (bool, error)
+}
+
 // Store is a durable tier: the last one of a cascade, the one whose "not found" is the truth, and
 // the only one that is asked for lists.
 type Store interface {
