@@ -15,5 +15,5 @@
 // last first and waits for all of it. A reaper, a shell that reads a pipe of ours, ends what is left when this
 // process dies without Close: a panic, the timeout of go test, kill -9.
 //
-// A further part (Redis, Cassandra) is one more Service.
+// Redis (one node, a cluster, a primary with its sentinel) and Cassandra are Services too; a further part is one more.
 package testbed
