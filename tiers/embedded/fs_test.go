@@ -3,11 +3,13 @@ package embedded
 import (
 	"errors"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
 // When little space is left only the log and the memtables may have it.
@@ -50,6 +52,42 @@ func TestCompactionLeavesTheLastSpace(t *testing.T) {
 			}
 		}
 	})
+}
+
+// After one failed fsync no other is believed, of whatever file, and nothing more is written.
+func TestFailedFsyncIsSticky(t *testing.T) {
+	var failing atomic.Bool
+	under := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if failing.Load() && op.Kind == errorfs.OpFileSync {
+			return syscall.EIO
+		}
+		return nil
+	}))
+	told := 0
+	fs := newFileSystem(under, func(error) { told++ }, func() bool { return false })
+	var files []vfs.File
+	for _, name := range []string{"1.sst", "2.log"} {
+		f, err := fs.Create(name, vfs.WriteCategoryUnspecified)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	failing.Store(true)
+	first := files[0].Sync()
+	failing.Store(false)
+	_, writeErr := files[1].Write([]byte("x"))
+	for name, err := range map[string]error{
+		"the failed fsync": first, "its repeat": files[0].Sync(), "fsync of another": files[1].SyncData(),
+		"write of another": writeErr,
+	} {
+		if !errors.Is(err, syscall.EIO) {
+			t.Errorf("%s = %v; want EIO", name, err)
+		}
+	}
+	if told != 1 {
+		t.Errorf("told of the failure %d times; want once", told)
+	}
 }
 
 func TestEscapedStringsKeepTheirOrder(t *testing.T) {
