@@ -255,13 +255,15 @@ def event_return(events):
     if not events:
         return
     o = _options()
-    now = time.time_ns() // 1000
+    events = list(events)  # the caller empties its own
+    process = _process()
+    # Ids sort as the events came. A resend has the same id, and stores nothing twice.
+    first = max(time.time_ns() // 1000, process.event)
+    process.event = first + len(events)
     packed = []
-    for number, event in enumerate(list(events)):  # the caller empties its list
-        # A resend has the same id and stores nothing twice; ids sort as the events came.
-        ident = struct.pack(">Q8s", now + number, os.urandom(8))
+    for number, event in enumerate(events, first):
         tag, data, surrogates = _event(event)
-        packed.append([ident, tag, data, surrogates])
+        packed.append([struct.pack(">Q8s", number, os.urandom(8)), tag, data, surrogates])
     for part in _parts(packed, size=lambda e: len(e[2]), limit=8 << 20):
         _tell(o, "save_events", o.id, part)
 
@@ -296,7 +298,7 @@ def get_load(jid):
         return {}
     if "return" not in load and "id" in load and "jid" in load:
         # A return as a load: it was stored without the result, which the return itself has.
-        found = get_jid(jid).get(load["id"])
+        found = get_jid(jid).get(_joined(load["id"]))
         if found and "return" in found:
             load["return"] = found["return"]
     return load
@@ -548,8 +550,10 @@ def _described(jid, load):
         load["arg"] = [load["arg"]]
     if not isinstance(load.get("kwargs", {}), dict):
         load.pop("kwargs")
-    if not isinstance(load.get("tgt", ""), (str, list)):
-        load["tgt"] = str(load["tgt"])
+    if isinstance(load.get("tgt"), list):
+        load["tgt"] = [str(_joined(one)) for one in load["tgt"]]
+    elif "tgt" in load:
+        load["tgt"] = _joined(load["tgt"])
     for key, default in (("fun", "unknown-function"), ("tgt_type", "list"), ("user", "root")):
         load[key] = _joined(load.get(key)) or default
     try:
@@ -578,9 +582,9 @@ def _ids(minions):
     Minion ids as a list. Those that no minion can have are left out: one bad id must not keep a
     job from being stored.
     """
-    if isinstance(minions, (str, bytes)):
+    if isinstance(minions, (str, bytes)) or not isinstance(minions, collections.abc.Iterable):
         minions = [minions]
-    ids = [_joined(minion) for minion in minions or ()]
+    ids = [_joined(minion) or "" for minion in minions]
     return [ident for ident in ids if 0 < len(ident.encode("utf-8", "surrogatepass")) <= 1024]
 
 
@@ -629,12 +633,11 @@ def _packed(value, what, *names):
     and what it cannot pack then is lost. ``what`` and ``names`` tell in the log what the value is.
     """
     odd = []
-    default = _Default(odd)
     try:
-        packed, surrogates = _pack_as_salt(value, default)
+        packed, surrogates = _pack_as_salt(value, _Default(odd))
     except Exception:  # pylint: disable=broad-except
         # Whatever it was: a value that is almost right is worth more than none.
-        packed, surrogates = _pack_as_salt(_plain(value, odd), default)
+        packed, surrogates = _pack_as_salt(_plain_or_text(value, odd), _Default(odd))
     if odd:
         log.warning(
             "Stored as text what MessagePack has no form for (%s) in " + what,
@@ -699,6 +702,14 @@ def _text(obj, odd):
 
 #: How deep _plain goes: less than what Python's stack, MessagePack and Saltern bear.
 _PLAIN_DEPTH = 200
+
+
+def _plain_or_text(value, odd):
+    try:
+        return _plain(value, odd)
+    except Exception:  # pylint: disable=broad-except
+        # The stack is used up by those who called us, or somebody changes the value meanwhile.
+        return _text(value, odd)
 
 
 def _plain(value, odd, path=()):
@@ -921,6 +932,8 @@ def _read_options(ret):
     for key, default in _DEFAULTS.items():
         value = _setting(key, o.profile, opts, pillar)
         setattr(o, key, default if value is None else value)
+    if o.address == _setting("address", "", opts, pillar):
+        o.profile = ""  # a name that anybody may give with a job makes no spool of its own
     _change_for_one_call(o, ret.get("ret_kwargs"))
     for key in ("connect_timeout", "timeout", "list_timeout", "spool_max"):
         setattr(o, key, _number(key, getattr(o, key)))
@@ -1001,16 +1014,21 @@ def _nested(source, prefix):
     return found if isinstance(found, collections.abc.Mapping) else {}
 
 
+#: Above this a number is a mistake, and no time-out that a socket takes.
+_LARGEST = {"spool_max": 1 << 50}
+_HOUR = 3600.0
+
+
 def _number(key, value):
-    """A setting that has to be a number of 0 or more."""
+    """A setting that has to be a number: a time-out above 0, or a size."""
     try:
         number = float(value)
-        if number >= 0:
-            return number
     except (TypeError, ValueError):
-        pass
+        number = -1.0
+    if (key in _LARGEST or number > 0) and 0 <= number <= _LARGEST.get(key, _HOUR):
+        return number
     if _once(key):
-        log.warning("saltern.%s is no number of 0 or more; %s is used", key, _DEFAULTS[key])
+        log.warning("saltern.%s is %s; %s is used", key, _shown(value), _DEFAULTS[key])
     return _DEFAULTS[key]
 
 
@@ -1184,26 +1202,19 @@ def _answers(o, bodies, timeout):
         connection = _Connection(o, key)
     try:
         answers = connection.exchange(bodies, timeout)
-    except _Closed as err:
+    except (_Closed, _Unhashable) as err:
         # One that was idle may have been closed long ago. What it got is safe to send again.
-        if not idle:
+        careful = isinstance(err, _Unhashable)
+        if not idle and not careful:
             raise _Away(o.address, str(err)) from None
-        connection, answers = _again(o, key, bodies, timeout)
-    except _Unhashable:
-        connection, answers = _again(o, key, bodies, timeout, careful=True)
-    # After any other exception the connection is gone: an answer that is still to come must not
-    # become that of the next request.
+        connection = _Connection(o, key, careful)
+        try:
+            answers = connection.exchange(bodies, timeout)
+        except (_Closed, _Unhashable) as again:
+            raise _Away(o.address, str(again)) from None
     if not o.foreign:
         local.connection = connection
     return answers
-
-
-def _again(o, key, bodies, timeout, careful=False):
-    connection = _Connection(o, key, careful)
-    try:
-        return connection, connection.exchange(bodies, timeout)
-    except _Closed as err:
-        raise _Away(o.address, str(err)) from None
 
 
 def _limit(o, size):
@@ -1224,11 +1235,7 @@ class _Connection:
         self.unpacker = _unpacker(careful)
         self.sent = 0
         self.sock = _connected(o)
-        try:
-            self._hello(o)
-        except BaseException:
-            self.sock.close()
-            raise
+        self._hello(o)
 
     def __del__(self):
         sock = getattr(self, "sock", None)
@@ -1260,25 +1267,32 @@ class _Connection:
             _process().limits[self.address] = result["max_payload"]
 
     def exchange(self, bodies, timeout):
-        """Send requests at once, and read an answer to each."""
+        """Send requests at once, and read an answer to each. After an exception it is closed."""
+        try:
+            return self._exchange(bodies, timeout)
+        except BaseException as err:
+            # An answer that is still to come must not become that of the next request.
+            self.sock.close()
+            if isinstance(err, TimeoutError):
+                cause = f"no answer within {timeout:g} s"
+                raise _Away(self.address, cause, hung=True) from None
+            if isinstance(err, OSError):
+                raise _Closed(_cause(err)) from None
+            raise
+
+    def _exchange(self, bodies, timeout):
         first = self.sent
         self.sent += len(bodies)
         parts = []
         for number, body in enumerate(bodies, first):
             parts += (b"\x94\x00\xce", struct.pack(">I", number & 0xFFFFFFFF), body)
         message = b"".join(parts)
-        try:
-            # Large values take time to compress and fsync: a second more for each 16 MiB.
-            self.sock.settimeout(timeout + len(message) / (16 << 20))
-            view = memoryview(message)
-            while view:
-                view = view[self.sock.send(view) :]
-            return [self._answer(number & 0xFFFFFFFF) for number in range(first, self.sent)]
-        except TimeoutError:
-            cause = f"no answer within {timeout:g} s"
-            raise _Away(self.address, cause, hung=True) from None
-        except OSError as err:
-            raise _Closed(_cause(err)) from None
+        # Large values take time to compress and fsync: a second more for each 16 MiB.
+        self.sock.settimeout(timeout + len(message) / (16 << 20))
+        view = memoryview(message)
+        while view:
+            view = view[self.sock.send(view) :]
+        return [self._answer(number & 0xFFFFFFFF) for number in range(first, self.sent)]
 
     def _answer(self, number):
         """Read the answer to the request of a number."""
@@ -1442,8 +1456,8 @@ class _Spool:
         with self._lock() as locked:
             state = self._state()
             new = not state or state.get("up", False)
-            if not new and state["until"] > now:
-                return  # several processes ran into it at once: one of them has noted it
+            if not new and (state["until"] > now or not (away.hung or state["delay"])):
+                return  # noted: several processes ran into it at once, or there is no news
             delay = 0.0
             if away.hung:
                 delay = min(2 * state["delay"], _MAX_DELAY) if state else 0.0
@@ -1674,13 +1688,8 @@ class _Spool:
         with contextlib.suppress(OSError):
             self._make_folder(o)
         with self._lock() as locked:
-            last = process.jid
-            if locked:
-                with contextlib.suppress(ValueError):
-                    last = max(last, self._noted("jid")[0] or "")
-            if jid <= last:
-                jid = _next_jid(last)
-            process.jid = jid
+            noted = self._noted("jid")[0] if locked else None
+            process.jid = jid = _later_jid(jid, max(process.jid, noted or ""))
             if locked:
                 with contextlib.suppress(OSError):
                     self._note("jid", jid, 0)
@@ -1709,7 +1718,10 @@ class _Spool:
     def _make_folder(self, o):
         if os.path.isdir(self.folder):
             return
-        os.makedirs(os.path.dirname(self.folder), mode=0o755, exist_ok=True)
+        base = os.path.dirname(self.folder)
+        if not os.path.isdir(base):
+            os.makedirs(base, exist_ok=True)
+            os.chmod(base, 0o755)  # whatever umask Salt has: it holds folders of several users
         with contextlib.suppress(FileExistsError):
             os.mkdir(self.folder, 0o700)
             # root came first (salt-run, a minion's first start): the folder is the master's.
@@ -1768,8 +1780,8 @@ class _Spool:
     def _note(self, name, noted, number):
         fd = self._open(self.prefix + name, os.O_CREAT | os.O_WRONLY)
         try:
-            # Of one size always, so that a reader never sees two of them mixed up.
-            os.write(fd, f"{noted} {number:020d}\n".encode())
+            # What a crash leaves between these two reads as nothing noted.
+            os.ftruncate(fd, os.write(fd, f"{noted} {number}\n".encode()))
         finally:
             os.close(fd)
 
@@ -1823,11 +1835,17 @@ def _records(file, offset):
     return batch, offset
 
 
-def _next_jid(jid):
-    """The jid of the next microsecond."""
+def _later_jid(jid, last):
+    """The jid, or the one after the last where that is as late or later, though not by a minute."""
     form = "%Y%m%d%H%M%S%f"
-    later = datetime.datetime.strptime(jid, form) + datetime.timedelta(microseconds=1)
-    return later.strftime(form)
+    now = datetime.datetime.strptime(jid, form)
+    try:
+        before = datetime.datetime.strptime(last, form)
+    except ValueError:  # there was none
+        return jid
+    if not now <= before < now + datetime.timedelta(minutes=1):
+        return jid
+    return (before + datetime.timedelta(microseconds=1)).strftime(form)
 
 
 # ---- The process --------------------------------------------------------------------------------
@@ -1850,7 +1868,8 @@ def _process():
             limits={},  # the largest payload, by address
             spools={},
             said=set(),
-            jid="",
+            jid="",  # the last one that was made here
+            event=0,  # the time in the id of the next event, if it is later than now
         )
     return process
 
