@@ -32,6 +32,7 @@ type Config struct {
 	Memory          Memory    `yaml:"memory"`
 	Embedded        Embedded  `yaml:"embedded"`
 	Cassandra       Cassandra `yaml:"cassandra"`
+	Journal         Journal   `yaml:"journal"`
 	Retention       Retention `yaml:"retention"`
 	Read            Read      `yaml:"read"`
 	Write           Write     `yaml:"write"`
@@ -40,6 +41,8 @@ type Config struct {
 	Namespace string `yaml:"namespace"`
 	// Master is the id recorded on loads and events whose sender named none.
 	Master string `yaml:"master"`
+	// Node is this daemon's number among those that share a store, 0 to MaxNodes-1, or AnyNode.
+	Node int `yaml:"node"`
 }
 
 // Log says what is logged, and how.
@@ -80,11 +83,14 @@ type Retention struct {
 type Read struct {
 	SoftTimeout Duration `yaml:"soft-timeout"`
 	Timeout     Duration `yaml:"timeout"`
+	Staleness   Duration `yaml:"staleness"` // of running jobs that another master's daemon writes
 }
 
-// Write bounds writes.
+// Write bounds writes, and says what acknowledges one where the store is Cassandra.
 type Write struct {
 	Timeout Duration `yaml:"timeout"`
+	Ack     string   `yaml:"ack"` // AckStore, AckJournal or AckAll
+	AckWait Duration `yaml:"ack-wait"`
 }
 
 // HTTPOff is the value of the key http that turns HTTP off.
@@ -112,12 +118,22 @@ func Default() *Config {
 			WindowShare: 0.25,
 			NegativeTTL: Duration(time.Second),
 		},
-		Embedded:        Embedded{Cache: 32 * MiB, Reserve: 64 * MiB},
-		Cassandra:       defaultCassandra(),
-		Retention:       Retention{DefaultKeep: Duration(24 * time.Hour), Events: Duration(7 * 24 * time.Hour)},
-		Read:            Read{SoftTimeout: Duration(50 * time.Millisecond), Timeout: Duration(10 * time.Second)},
-		Write:           Write{Timeout: Duration(10 * time.Second)},
+		Embedded:  Embedded{Cache: 32 * MiB, Reserve: 64 * MiB},
+		Cassandra: defaultCassandra(),
+		Journal:   defaultJournal(),
+		Retention: Retention{DefaultKeep: Duration(24 * time.Hour), Events: Duration(7 * 24 * time.Hour)},
+		Read: Read{
+			SoftTimeout: Duration(50 * time.Millisecond),
+			Timeout:     Duration(10 * time.Second),
+			Staleness:   Duration(time.Second),
+		},
+		Write: Write{
+			Timeout: Duration(10 * time.Second),
+			Ack:     AckStore,
+			AckWait: Duration(50 * time.Millisecond),
+		},
 		ShutdownTimeout: Duration(10 * time.Second),
 		Namespace:       "default",
+		Node:            AnyNode,
 	}
 }
