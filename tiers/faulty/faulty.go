@@ -4,6 +4,8 @@ package faulty
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"saltern/job"
@@ -20,6 +22,8 @@ const (
 	Merge         Method = "Merge"
 	Fill          Method = "Fill"
 	Evict         Method = "Evict"
+	ForgetAll     Method = "ForgetAll"
+	Reserve       Method = "Reserve"
 	List          Method = "List"
 	Events        Method = "Events"
 	LastFunctions Method = "LastFunctions"
@@ -49,7 +53,8 @@ type Fault struct {
 }
 
 // Tier is a tier with faults before it. It is a cache if the tier under it is one; if not, Fill and
-// Evict do nothing. Safe for concurrent use.
+// Evict do nothing. What else the tier under it cannot do is an errors.ErrUnsupported. Safe for
+// concurrent use.
 type Tier struct {
 	under tiers.Tier
 	switchboard
@@ -62,9 +67,11 @@ type Store struct {
 }
 
 var (
-	_ tiers.Tier   = (*Tier)(nil)
-	_ tiers.Filler = (*Tier)(nil)
-	_ tiers.Store  = (*Store)(nil)
+	_ tiers.Tier      = (*Tier)(nil)
+	_ tiers.Filler    = (*Tier)(nil)
+	_ tiers.Forgetter = (*Tier)(nil)
+	_ tiers.Reserver  = (*Tier)(nil)
+	_ tiers.Store     = (*Store)(nil)
 )
 
 // Wrap gives a tier without any fault yet.
@@ -121,6 +128,29 @@ func (t *Tier) Evict(ctx context.Context, jid job.JID) error {
 		}
 		return f.Evict(ctx, jid)
 	})
+}
+
+// ForgetAll: see tiers.Forgetter.
+func (t *Tier) ForgetAll(ctx context.Context) error {
+	f, can := t.under.(tiers.Forgetter)
+	if !can {
+		return t.unsupported(ForgetAll)
+	}
+	return write(ctx, t, ForgetAll, func() error { return f.ForgetAll(ctx) })
+}
+
+// Reserve: see tiers.Reserver.
+func (t *Tier) Reserve(ctx context.Context, jid job.JID) (bool, error) {
+	r, can := t.under.(tiers.Reserver)
+	if !can {
+		return false, t.unsupported(Reserve)
+	}
+	lost := true
+	return call(ctx, t, Reserve, &lost, func() (bool, error) { return r.Reserve(ctx, jid) })
+}
+
+func (t *Tier) unsupported(m Method) error {
+	return fmt.Errorf("%s of %s: %w", m, t.Name(), errors.ErrUnsupported)
 }
 
 // List: see tiers.Store.

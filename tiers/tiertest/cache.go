@@ -43,6 +43,7 @@ func (s *suite) testCache(t *testing.T) {
 		u.same(t, modelOf(jid))
 	})
 	s.run(t, "S69 absence", testAbsence)
+	s.run(t, "forget all", testForgetAll)
 }
 
 func testHeadAlone(t *testing.T, u *subject) {
@@ -104,4 +105,27 @@ func testAbsence(t *testing.T, u *subject) {
 	u.mergeOne(t, u.publish(jid, 1))
 	u.fill(t, tiers.Snapshot{Head: job.Head{JID: jid}, Absent: true, TTL: time.Hour})
 	u.same(t, modelOf(jid, u.publish(jid, 1)))
+}
+
+func testForgetAll(t *testing.T, u *subject) {
+	f, can := u.Tier.(tiers.Forgetter)
+	if !can {
+		t.Skip("the tier is no Forgetter")
+	}
+	held, absent := u.fresh(t), u.jid()
+	u.mergeOne(t, u.publish(held, 1))
+	u.fill(t, tiers.Snapshot{Head: job.Head{JID: absent}, Absent: true, TTL: time.Hour})
+	err := f.ForgetAll(ctx)
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatalf("ForgetAll = %v", err)
+	}
+	u.missing(t, held)
+	u.missing(t, absent)
+	u.mergeOne(t, u.ret(held, "a", 2))
+	u.missing(t, held)
+	u.hold(t, held)
+	u.same(t, modelOf(held))
 }

@@ -16,6 +16,7 @@ func (s *suite) testConcurrency(t *testing.T) {
 	s.run(t, "many writers of one job", testManyWriters)
 	s.run(t, "writers see what they wrote", testReadYourWrites)
 	s.run(t, "one job is created once", testCreatedOnce)
+	s.run(t, "a jid is reserved once", testReservedOnce)
 }
 
 // testManyWriters has each return written by two writers, as by two masters, while readers look on:
@@ -106,6 +107,39 @@ func testCreatedOnce(t *testing.T, u *subject) {
 		if n := created.Load(); n != 1 && !(u.hints && n == 0) {
 			t.Errorf("%d of %d writers created a job; want 1", n, writers)
 		}
+	}
+}
+
+func testReservedOnce(t *testing.T, u *subject) {
+	r, can := u.Tier.(tiers.Reserver)
+	if !can {
+		t.Skip("the tier is no Reserver")
+	}
+	if _, err := r.Reserve(ctx, u.jid()); errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	}
+	const jids, callers = 20, 8
+	for range jids {
+		jid := u.jid()
+		var mine atomic.Int64
+		var wg sync.WaitGroup
+		for range callers {
+			wg.Go(func() {
+				is, err := r.Reserve(ctx, jid)
+				if err != nil {
+					t.Errorf("Reserve(%q) = %v", jid, err)
+				}
+				if is {
+					mine.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if n := mine.Load(); n != 1 {
+			t.Errorf("%d of %d callers were told that jid %q is theirs; want 1", n, callers, jid)
+		}
+		// A reservation is no job.
+		u.missing(t, jid)
 	}
 }
 
