@@ -110,7 +110,7 @@ func (p *params) packed(what string) []byte {
 		if len(v) > p.limits.MaxPayload {
 			return nil, nil, fmt.Errorf("%w: %d bytes, the limit is %d", tiers.ErrTooLarge, len(v), p.limits.MaxPayload)
 		}
-		return slices.Clone(v), rest, checkPacked(v, p.limits.MaxDepth)
+		return slices.Clone(v), rest, checkPacked(v, p.limits.MaxDepth-aroundDepth)
 	})
 }
 

@@ -58,6 +58,9 @@ func set[T comparable](field *T, value T) {
 const (
 	// aroundPayload is what a message may have beside its payload: its headers, lists of minions.
 	aroundPayload = 1 << 20
+	// aroundDepth is how deep in an answer a payload may stand. Python's decoder ends at 1024 too: a
+	// return that filled the depth would make the answer with all returns of its job unreadable.
+	aroundDepth = 8
 	// largeMessage is from when on a message counts as large.
 	largeMessage = 1 << 20
 	// maxLarge is how many large messages are read and worked on at a time; others wait. It bounds

@@ -7,6 +7,7 @@ import datetime
 import decimal
 import math
 import pathlib
+import sys
 import uuid
 
 import pytest
@@ -150,6 +151,26 @@ def test_s31_nested_too_deeply_and_recursive(master):
     for _ in range(600):
         ok = [ok]
     assert kept(master, ok) == ok
+
+
+def test_s31_no_depth_makes_the_other_returns_unreadable(master):
+    """Near 1024 levels the decoder of Salt ends, a few levels before the answer does."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(20_000)
+    try:
+        jid = new_jid()
+        store_return(master, p2(jid, "beta", "clean"))
+        for depth in (1010, 1016, 1017, 1020, 1022, 1024, 1030):
+            deep = "end"
+            for _ in range(depth):
+                deep = [deep]
+            store_return(master, p2(jid, f"deep{depth}", deep))
+            got = master.get_jid(jid)
+            assert got["beta"]["return"] == "clean"
+            if depth <= 1016:
+                assert got[f"deep{depth}"]["return"] == deep
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def test_s31_the_argument_is_not_changed(master):
