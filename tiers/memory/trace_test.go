@@ -44,27 +44,3 @@ func TestFreshJobsAreHit(t *testing.T) {
 		t.Errorf("hit ratio %.3f; want at least 0.95", ratio)
 	}
 }
-
-// What is read again and again outlives a flood of jobs that are read once: that is ristretto's part.
-func TestHotJobsOutliveAFlood(t *testing.T) {
-	const hot, flood = 50, 20_000
-	c := open(t, memory.Options{MaxBytes: 1 << 20})
-	reads, hits := 0, 0
-	for i := range flood {
-		jid := jidAt(1_000_000 + i%hot)
-		if i%4 == 0 {
-			reads++
-			if has(t, c, jid) {
-				hits++
-			} else {
-				fill(t, c, publish(jid), 0)
-			}
-		}
-		fill(t, c, publish(jidAt(i)), 0)
-	}
-	ratio := float64(hits) / float64(reads)
-	t.Logf("hit ratio %.4f, %+v", ratio, c.Stats())
-	if ratio < 0.9 {
-		t.Errorf("hit ratio %.3f; want at least 0.9", ratio)
-	}
-}
