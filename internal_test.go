@@ -16,7 +16,7 @@ import (
 var mayImport = map[string][]string{
 	".":               {"cli"},
 	"cli":             {"cli/...", "proxy/...", "policy", "tiers/...", "job", "configs", "testbed"},
-	"proxy/server":    {"proxy", "tiers", "job"},
+	"proxy/server":    {"proxy", "proxy/journal", "tiers", "job"},
 	"proxy":           {"policy", "tiers", "job"},
 	"policy":          {},
 	"tiers":           {"job"},
@@ -30,6 +30,10 @@ var mayImport = map[string][]string{
 	"testbed/...":     {"testbed/..."},
 	"e2e":             {"testbed/..."},
 	"proxy/proxytest": {"tiers", "job"},
+	"proxy/journal":   {"tiers", "job"},
+	"proxy/backplane": {"job"},
+	"tiers/cassandra": {"tiers", "job"},
+	"tiers/redis":     {"tiers", "job"},
 }
 
 // forTests is what tests may import beside that.

@@ -24,6 +24,7 @@ func commands() []command {
 		{"demo", "a real Salt master and minions on Saltern, in a folder of their own", runDemo},
 		{"jobs", "list jobs, or show one", runJobs},
 		{"events", "show events", runEvents},
+		{"journal", "what waits for Cassandra: status, list, replay, discard", runJournal},
 		{"schema", "print, apply or check the tables in Cassandra", runSchema},
 		{"doctor", "say what is wrong with a set-up and what to do", runDoctor},
 		{"version", "print the version", runVersion},

@@ -4,18 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
 	"saltern/configs"
 	"saltern/job"
+	"saltern/policy"
 	"saltern/proxy"
+	"saltern/proxy/journal"
 	"saltern/proxy/server"
 	"saltern/tiers"
+	"saltern/tiers/cassandra"
 	"saltern/tiers/embedded"
 	"saltern/tiers/memory"
 )
@@ -23,6 +29,7 @@ import (
 // daemon is everything that serve runs, in the order in which it starts: the store, the cache, the
 // proxy over both, and the servers before it. It stops the other way round.
 type daemon struct {
+	journal  *journal.Store // nil where the store is embedded
 	proxy    *proxy.Proxy
 	rpc      *server.RPC
 	http     *server.HTTP
@@ -35,7 +42,7 @@ type daemon struct {
 // open starts the daemon. Nothing is left running after an error.
 func open(c *configs.Config, log *slog.Logger) (_ *daemon, err error) {
 	d := &daemon{fatal: make(chan error, 1), grace: c.ShutdownTimeout.Std()}
-	if d.proxy, err = openProxy(c, log, d.fatal); err != nil {
+	if err = d.openProxy(c, log); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -56,19 +63,19 @@ func open(c *configs.Config, log *slog.Logger) (_ *daemon, err error) {
 
 // openProxy opens the tiers and the proxy over them. This and what it calls are the only places
 // that name concrete tiers.
-func openProxy(c *configs.Config, log *slog.Logger, fatal chan<- error) (*proxy.Proxy, error) {
-	store, err := openStore(c, log, fatal)
+func (d *daemon) openProxy(c *configs.Config, log *slog.Logger) error {
+	store, err := d.openStore(c, log)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	cache, err := memory.New(memory.Options{
 		MaxBytes:    int64(c.Memory.MaxBytes),
 		WindowShare: c.Memory.WindowShare,
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("cache in memory: %w", err), store.Close())
+		return errors.Join(fmt.Errorf("cache in memory: %w", err), store.Close())
 	}
-	return proxy.Open(proxy.Options{
+	o := proxy.Options{
 		Cache:       cache,
 		Store:       store,
 		Clock:       job.NewClock(rand.Uint64(), time.Now),
@@ -78,10 +85,28 @@ func openProxy(c *configs.Config, log *slog.Logger, fatal chan<- error) (*proxy.
 		SoftTimeout: c.Read.SoftTimeout.Std(),
 		NegativeTTL: c.Memory.NegativeTTL.Std(),
 		Master:      c.Master,
-	}), nil
+	}
+	if d.journal != nil {
+		o.Staleness = c.Read.Staleness.Std()
+		o.JIDNode, o.JIDNodes = jidNode(c), configs.MaxNodes
+		o.Notes = d.journal
+	}
+	d.proxy = proxy.Open(o)
+	return nil
 }
 
-func openStore(c *configs.Config, log *slog.Logger, fatal chan<- error) (tiers.Store, error) {
+// openStore opens the durable store: Cassandra behind a journal where it is configured, and the
+// embedded one otherwise.
+func (d *daemon) openStore(c *configs.Config, log *slog.Logger) (tiers.Store, error) {
+	fatal := func(err error) {
+		select {
+		case d.fatal <- err:
+		default: // one is enough
+		}
+	}
+	if c.Cassandra.Enabled() {
+		return d.openCassandra(c, log, fatal)
+	}
 	store, err := embedded.Open(embedded.Options{
 		Dir:         c.DataDir,
 		CacheBytes:  int64(c.Embedded.Cache),
@@ -89,12 +114,7 @@ func openStore(c *configs.Config, log *slog.Logger, fatal chan<- error) (tiers.S
 		DefaultKeep: c.Retention.DefaultKeep.Std(),
 		EventKeep:   c.Retention.Events.Std(),
 		Logger:      log,
-		OnFatal: func(err error) {
-			select {
-			case fatal <- err:
-			default: // one is enough
-			}
-		},
+		OnFatal:     fatal,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("embedded store: %w", err)
@@ -102,8 +122,54 @@ func openStore(c *configs.Config, log *slog.Logger, fatal chan<- error) (tiers.S
 	return store, nil
 }
 
+func (d *daemon) openCassandra(c *configs.Config, log *slog.Logger, fatal func(error)) (tiers.Store, error) {
+	// The session is made in the background: that Cassandra is away is no reason not to start.
+	remote, err := cassandra.Open(cassandraOptions(c, log))
+	if err != nil {
+		return nil, err
+	}
+	change := func(class string) func(from, to policy.BreakerState) {
+		return func(from, to policy.BreakerState) {
+			log.Warn("breaker", "tier", remote.Name(), "calls", class, "from", from, "to", to)
+		}
+	}
+	guarded := proxy.GuardStore(remote, proxy.GuardOptions{
+		Timeout: c.Cassandra.Timeout.Std() + c.Cassandra.Timeout.Std()/2,
+		Read:    policy.BreakerOptions{OnChange: change("read")},
+		Write:   policy.BreakerOptions{OnChange: change("write")},
+	})
+	d.journal, err = journal.Open(journal.Options{
+		Dir:          filepath.Join(c.DataDir, "journal"),
+		Under:        guarded,
+		Ack:          journal.Ack(c.Write.Ack),
+		AckWait:      c.Write.AckWait.Std(),
+		WriteTimeout: c.Write.Timeout.Std(),
+		Retain:       c.Journal.Retain.Std(),
+		Quota:        int64(c.Journal.Quota),
+		Reserve:      int64(c.Embedded.Reserve),
+		ReplayRate:   c.Journal.ReplayRate,
+		Logger:       log,
+		OnFatal:      fatal,
+	})
+	if err != nil {
+		return nil, errors.Join(err, guarded.Close())
+	}
+	return d.journal, nil
+}
+
+// jidNode is this daemon's number among those that share a store.
+func jidNode(c *configs.Config) int {
+	if c.Node != configs.AnyNode {
+		return c.Node
+	}
+	host, _ := os.Hostname() // without a name the folder has to do
+	h := fnv.New32a()
+	_, _ = fmt.Fprintf(h, "%s\x00%s", host, c.DataDir)
+	return int(h.Sum32() % configs.MaxNodes)
+}
+
 func (d *daemon) listen(c *configs.Config, log *slog.Logger) error {
-	d.rpc = server.NewRPC(server.RPCOptions{
+	o := server.RPCOptions{
 		Jobs: d.proxy,
 		Limits: server.Limits{
 			MaxPayload:     int(c.Limits.MaxPayload),
@@ -115,7 +181,11 @@ func (d *daemon) listen(c *configs.Config, log *slog.Logger) error {
 		Version:   versionString(),
 		Namespace: c.Namespace,
 		Logger:    log,
-	})
+	}
+	if d.journal != nil {
+		o.Journal = d.journal
+	}
+	d.rpc = server.NewRPC(o)
 	for _, address := range c.Listen {
 		l, err := server.Listen(address, fs.FileMode(c.SocketMode), c.SocketGroup)
 		if err != nil {

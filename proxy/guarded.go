@@ -54,7 +54,11 @@ type GuardedStore struct {
 var (
 	_ tiers.Tier   = (*Guarded)(nil)
 	_ tiers.Filler = (*Guarded)(nil)
-	_ tiers.Store  = (*GuardedStore)(nil)
+
+	_ tiers.Forgetter = (*Guarded)(nil)
+	_ tiers.Reserver  = (*Guarded)(nil)
+
+	_ tiers.Store = (*GuardedStore)(nil)
 )
 
 // Guard puts a tier behind deadlines and breakers.
@@ -202,6 +206,29 @@ func (g *Guarded) Evict(ctx context.Context, jid job.JID) error {
 		return none{}, f.Evict(ctx, jid)
 	})
 	return err
+}
+
+// ForgetAll is a guarded write. A tier that cannot says so with an error.
+func (g *Guarded) ForgetAll(ctx context.Context) error {
+	f, ok := g.under.(tiers.Forgetter)
+	if !ok {
+		return fmt.Errorf("%w: %s cannot forget everything at once", tiers.ErrInvalid, g.under.Name())
+	}
+	_, err := guard(ctx, g, g.write, g.o.Timeout, func(ctx context.Context) (none, error) {
+		return none{}, f.ForgetAll(ctx)
+	})
+	return err
+}
+
+// Reserve is a guarded write. A tier that cannot says so with an error.
+func (g *Guarded) Reserve(ctx context.Context, jid job.JID) (bool, error) {
+	r, ok := g.under.(tiers.Reserver)
+	if !ok {
+		return false, fmt.Errorf("%w: %s reserves no jids", tiers.ErrInvalid, g.under.Name())
+	}
+	return guard(ctx, g, g.write, g.o.Timeout, func(ctx context.Context) (bool, error) {
+		return r.Reserve(ctx, jid)
+	})
 }
 
 // List is a guarded read.

@@ -48,6 +48,12 @@ var methods = map[string]method{
 	"clean_old_jobs": (*RPC).cleanOldJobs,
 	"save_reg":       (*RPC).saveReg,
 	"load_reg":       (*RPC).loadReg,
+
+	// For `saltern journal`.
+	"journal_status":  (*RPC).journalStatus,
+	"journal_entries": (*RPC).journalEntries,
+	"journal_replay":  (*RPC).journalReplay,
+	"journal_discard": (*RPC).journalDiscard,
 }
 
 func stack() string { return string(debug.Stack()) }

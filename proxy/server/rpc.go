@@ -71,6 +71,7 @@ const (
 // RPCOptions configure an RPC server.
 type RPCOptions struct {
 	Jobs      Jobs
+	Journal   Journal // nil where there is none
 	Limits    Limits
 	Version   string // of the daemon
 	Namespace string
