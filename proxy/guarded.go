@@ -214,7 +214,7 @@ func (g *Guarded) ForgetAll(ctx context.Context) error {
 	if !ok {
 		return fmt.Errorf("%w: %s cannot forget everything at once", tiers.ErrInvalid, g.under.Name())
 	}
-	_, err := guard(ctx, g, g.write, g.o.Timeout, func(ctx context.Context) (none, error) {
+	_, err := guard(ctx, g, g.write, func(ctx context.Context) (none, error) {
 		return none{}, f.ForgetAll(ctx)
 	})
 	return err
@@ -226,7 +226,7 @@ func (g *Guarded) Reserve(ctx context.Context, jid job.JID) (bool, error) {
 	if !ok {
 		return false, fmt.Errorf("%w: %s reserves no jids", tiers.ErrInvalid, g.under.Name())
 	}
-	return guard(ctx, g, g.write, g.o.Timeout, func(ctx context.Context) (bool, error) {
+	return guard(ctx, g, g.write, func(ctx context.Context) (bool, error) {
 		return r.Reserve(ctx, jid)
 	})
 }
