@@ -4,6 +4,7 @@ What all tests need: the returner loaded by Salt's own loader, and a Saltern to 
 
 import contextlib
 import json
+import logging
 import os
 import pathlib
 import shutil
@@ -89,6 +90,12 @@ def forget():
     for name in list(sys.modules):
         if name.startswith("_saltern_"):
             sys.modules[name].process = None
+
+
+def told(caplog, level=logging.WARNING):
+    """What the returner logged, from a level on; Salt itself warns of what it did not close."""
+    records = [r for r in caplog.records if "saltern" in r.name and r.levelno >= level]
+    return [record.getMessage() for record in records]
 
 
 class Daemon:

@@ -13,6 +13,7 @@ from tests.annex import p2
 from tests.conftest import Daemon
 from tests.conftest import Loaded
 from tests.conftest import options
+from tests.conftest import told
 from tests.conftest import wait_for
 
 
@@ -31,10 +32,6 @@ def master(daemon):
     return Loaded(options(daemon.folder, daemon.address))
 
 
-def warnings(caplog):
-    return [r.getMessage() for r in caplog.records if r.levelno >= 30]
-
-
 def test_s06_bytes_and_an_object_in_a_batch_of_ten(daemon, master, caplog):
     class Odd:
         def __repr__(self):
@@ -50,7 +47,7 @@ def test_s06_bytes_and_an_object_in_a_batch_of_ten(daemon, master, caplog):
     assert [event["tag"] for event in stored] == [f"t/{n}" for n in range(10)]
     assert {event["master"] for event in stored} == {"m1_master"}
     assert stored[6]["data"] == {"odd": "<odd>", "rest": 1}
-    assert len(warnings(caplog)) == 1
+    assert len(told(caplog)) == 1
 
 
 def test_s06_events_while_saltern_is_away_are_stored_once(daemon, master):
@@ -111,7 +108,7 @@ def test_s36_odd_events_do_not_stop_the_good_ones(daemon, master, caplog):
     tags = [event["tag"] for event in stored[::2]]
     assert tags[:7] == ["nested", "key", "bytes/tag", "empty", "none", "", "text"]
     assert stored[12]["data"] == "a plain text"
-    assert not warnings(caplog)
+    assert not told(caplog)
 
 
 def test_s84_p15_the_stream_of_a_job_is_kept_as_sent(daemon, master):

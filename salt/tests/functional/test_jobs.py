@@ -2,6 +2,7 @@
 The cases about loads, returns, lists and what Salt's runner makes of them.
 """
 
+import logging
 import multiprocessing
 import random
 
@@ -22,10 +23,7 @@ from tests.annex import store_return
 from tests.conftest import Daemon
 from tests.conftest import Loaded
 from tests.conftest import options
-
-
-def logged(caplog, *levels):
-    return [record.getMessage() for record in caplog.records if record.levelname in levels]
+from tests.conftest import told
 
 
 def test_s01_a_return_does_not_replace_the_load(master, jobs):
@@ -89,7 +87,7 @@ def test_s07_save_load_again_and_again(master, caplog):
     master.save_load(1, p2("1"))
     assert master.get_load(int(jid))["tgt"] == "*"
     assert master.get_load("1") == master.get_load(1) == {**p1("1"), "Minions": ["alpha"]}
-    assert not logged(caplog, "ERROR", "CRITICAL", "WARNING")
+    assert not told(caplog)
 
 
 @pytest.mark.parametrize("kind", [list, tuple, set, lambda ids: dict.fromkeys(ids).keys()])
@@ -165,9 +163,9 @@ def test_s24_a_repeat_is_stored_once(master, caplog):
     # The same return from the minion itself, with --return.
     mine = {"id": "alpha", "jid": jid, "return": True, "retcode": 0, "success": True}
     assert master.returner({**mine, "fun": "test.ping", "fun_args": []}) is False
-    assert not logged(caplog, "WARNING", "ERROR", "CRITICAL")
+    assert not told(caplog)
     assert store_return(master, p2(jid, result=False)) is False
-    (warning,) = logged(caplog, "WARNING")
+    (warning,) = told(caplog)
     assert "replay" not in warning
     assert master.get_jid(jid)["alpha"]["return"] is True
 
@@ -396,9 +394,9 @@ def test_s51_odd_minion_ids(master, caplog):
         store_return(master, p2(jid, ident, ident))
     assert master.get_load(jid)["Minions"] == sorted(GOOD_IDS)
     assert {i: r["return"] for i, r in master.get_jid(jid).items()} == {i: i for i in GOOD_IDS}
-    assert not logged(caplog, "ERROR", "CRITICAL")
+    assert not told(caplog, logging.ERROR)
     store_return(master, p2(jid, ""))
-    assert len(logged(caplog, "ERROR")) == 1
+    assert len(told(caplog, logging.ERROR)) == 1
     assert len(master.get_jid(jid)) == len(GOOD_IDS)
 
 
@@ -493,7 +491,7 @@ def test_s82_all_functions_and_no_others(master):
 )
 def test_s82_a_bad_return_is_one_error_that_names_the_field(master, caplog, ret, field):
     master.returner(ret)
-    (error,) = logged(caplog, "ERROR", "CRITICAL")
+    (error,) = told(caplog, logging.ERROR)
     assert repr(field) in error
 
 

@@ -8,6 +8,7 @@ from tests.annex import p1
 from tests.annex import p2
 from tests.conftest import Loaded
 from tests.conftest import options
+from tests.conftest import told
 from tests.unit.conftest import load_module
 
 
@@ -82,7 +83,7 @@ def test_numbers_that_are_none(value, caplog):
     module.__opts__ = {"saltern": {"timeout": value}}
     assert [module._options().timeout for _ in range(3)] == [1.0] * 3
     warned = value not in (None, "1")
-    assert len([r for r in caplog.records if r.levelno == 30]) == warned
+    assert len(told(caplog)) == warned
 
 
 KEEP = [
@@ -113,7 +114,7 @@ def test_s45_how_long_jobs_are_kept(module, fake, caplog, opts, seconds, warning
     assert fake.last("save_return")[0]["keep"] == seconds
     assert fake.last("save_minions")[3] == seconds
     assert fake.last("update_endtime")[2] == seconds
-    assert len([r for r in caplog.records if r.levelno >= 30]) == warnings
+    assert len(told(caplog)) == warnings
 
 
 def test_s45_a_minion_that_says_nothing_leaves_it_to_saltern(module, fake):

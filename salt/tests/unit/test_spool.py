@@ -3,6 +3,7 @@ The spool: what waits, for how long, who tries, and what a crash leaves.
 """
 
 import datetime
+import logging
 import os
 import time
 import types
@@ -15,6 +16,7 @@ import salt.utils.jid
 from tests.annex import p1
 from tests.annex import p2
 from tests.conftest import forget
+from tests.conftest import told
 from tests.unit.conftest import FakeSaltern
 from tests.unit.conftest import Refusal
 from tests.unit.conftest import load_module
@@ -66,10 +68,6 @@ def another_process(module):
     other.__opts__ = module.__opts__
     other.time = module.time
     return other
-
-
-def levels(caplog, level):
-    return [r.getMessage() for r in caplog.records if r.levelno >= level]
 
 
 HANGING = ("hello", "save_load", "get_minions", "clean_old_jobs", "save_return")
@@ -161,7 +159,7 @@ def test_each_change_of_state_is_one_line(module, fake, clock, caplog):
     go_on(module, fake)
     module.clean_old_jobs()
     another_process(module).clean_old_jobs()
-    lines = levels(caplog, 30)
+    lines = told(caplog)
     assert len(lines) == 2
     assert "is away" in lines[0]
     assert "is back" in lines[1]
@@ -185,7 +183,7 @@ def test_a_full_spool_is_told_of_once_and_counted(module, fake, caplog):
         module.save_load(f"j{number}", p1("j"), ["a"])
     assert module.prep_jid()
     assert sum(os.path.getsize(f"{folder(module)}/{name}") for name in segments(module)) <= 2000
-    (error,) = levels(caplog, 40)
+    (error,) = told(caplog, logging.ERROR)
     assert "full" in error
     dropped = os.path.getsize(f"{folder(module)}/full")
     again = back(module, fake)
@@ -194,7 +192,7 @@ def test_a_full_spool_is_told_of_once_and_counted(module, fake, caplog):
     kept = again.methods().count("save_load")
     assert 0 < kept < 20
     assert kept + dropped == 20
-    assert f"{dropped} requests were lost" in levels(caplog, 40)[-1]
+    assert f"{dropped} requests were lost" in told(caplog, logging.ERROR)[-1]
 
 
 def test_a_torn_request_at_the_end_hurts_none_before_or_after(module, fake, clock, caplog):
@@ -215,7 +213,7 @@ def test_a_torn_request_at_the_end_hurts_none_before_or_after(module, fake, cloc
     stored = [params[0]["jid"] for method, params in again.asked if method == "save_load"]
     assert stored == ["j0", "j2"]
     assert segments(module) == []
-    assert [line for line in levels(caplog, 40) if "torn" in line]
+    assert [line for line in told(caplog, logging.ERROR) if "torn" in line]
 
 
 def test_every_torn_length_is_read_up_to_the_last_whole_request(module, short_dir):
@@ -273,7 +271,7 @@ def test_what_saltern_refuses_for_good_does_not_block_the_rest(module, fake, cap
     assert segments(module) == []
     stored = [params[0]["jid"] for method, params in again.asked if method == "save_load"]
     assert set(stored) == {"good", "bad", "large", "better"}
-    assert len(levels(caplog, 40)) == 1
+    assert len(told(caplog, logging.ERROR)) == 1
 
 
 def test_a_spool_that_cannot_be_written_is_told_of_once(module, fake, short_dir, caplog):
@@ -285,8 +283,8 @@ def test_a_spool_that_cannot_be_written_is_told_of_once(module, fake, short_dir,
         module.returner(p2("j"))
         module.event_return([{"tag": "t", "data": {}}])
     assert module.prep_jid()
-    assert len(levels(caplog, 40)) == 1
-    assert len(levels(caplog, 30)) == 2
+    assert len(told(caplog, logging.ERROR)) == 1
+    assert len(told(caplog)) == 2
 
 
 def test_without_a_folder_a_hung_saltern_is_still_left_alone(module, fake, clock, short_dir):
@@ -327,7 +325,7 @@ def test_an_address_of_ret_kwargs_has_no_spool_and_gets_no_token(module, fake, s
     module.returner(p2("l", ret_kwargs={**mine, "spool_dir": f"{short_dir}/evil"}))
     assert not os.path.exists(f"{short_dir}/evil")
     assert not os.path.exists(f"{short_dir}/spool")
-    assert len(levels(caplog, 40)) == 1
+    assert len(told(caplog, logging.ERROR)) == 1
     assert fake.asked == []
 
 

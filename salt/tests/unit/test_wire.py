@@ -2,6 +2,7 @@
 What is sent, and what comes of the answers that a Saltern may give.
 """
 
+import logging
 import os
 import socket
 import sys
@@ -16,6 +17,7 @@ from tests.annex import p1
 from tests.annex import p2
 from tests.annex import p16
 from tests.annex import store_return
+from tests.conftest import told
 from tests.unit.conftest import FakeSaltern
 from tests.unit.conftest import Refusal
 from tests.unit.conftest import load_module
@@ -23,10 +25,6 @@ from tests.unit.conftest import load_module
 
 def unpacked(data):
     return msgpack.unpackb(data, strict_map_key=False)
-
-
-def errors(caplog):
-    return [r.getMessage() for r in caplog.records if r.levelno >= 40]
 
 
 def test_a_return_is_one_round_trip(module, fake):
@@ -166,7 +164,7 @@ def test_garbage_is_no_answer(module, fake, answer, caplog):
         module.get_load("j")
     fake.answers["save_load"] = answer
     module.save_load("j", p1("j"), ["a"])
-    assert not errors(caplog)
+    assert not told(caplog, logging.ERROR)
     fake.answers["save_load"] = True
     module.clean_old_jobs()
     assert fake.methods().count("save_load") == 2
@@ -215,16 +213,15 @@ def test_what_may_succeed_later_waits_in_the_spool(module, fake, name, caplog):
     module.clean_old_jobs()
     stored = [params[0]["jid"] for method, params in fake.asked if method == "save_load"]
     assert stored[-2:] == ["j", "k"]
-    assert not errors(caplog)
-    away = [r for r in caplog.records if "is away" in r.getMessage()]
-    assert len(away) == 1
+    assert not told(caplog, logging.ERROR)
+    assert len([line for line in told(caplog) if "is away" in line]) == 1
 
 
 @pytest.mark.parametrize("name", ["forbidden", "unsupported"])
 def test_what_can_never_succeed_is_one_error(module, fake, name, caplog):
     fake.answers["save_load"] = Refusal(name)
     module.save_load("j", p1("j"), ["a"])
-    (error,) = errors(caplog)
+    (error,) = told(caplog, logging.ERROR)
     assert name in error
     assert fake.methods() == ["save_load"]
 
@@ -243,7 +240,7 @@ def test_a_refused_return_becomes_a_stub(module, fake, name, caplog):
     assert stub["size"] == 5003
     if name == "too-large":
         assert unpacked(rest)["fun"] == "test.ping"
-    assert not errors(caplog)
+    assert not told(caplog, logging.ERROR)
 
 
 def test_a_return_above_the_limit_is_not_even_sent(module, fake, caplog):
@@ -252,7 +249,7 @@ def test_a_return_above_the_limit_is_not_even_sent(module, fake, caplog):
     stub = unpacked(fake.last("save_return")[1])
     assert stub["limit"] == 1 << 16
     assert stub["head"].startswith("{'out': 'yyy")
-    assert len([r for r in caplog.records if r.levelno >= 30]) == 1
+    assert len(told(caplog)) == 1
 
 
 def test_a_load_above_the_limit_keeps_what_is_small(module, fake):
@@ -286,7 +283,7 @@ def test_a_saltern_that_refuses_the_returner_is_away(module, fake, hello, text, 
     module.save_load("j", p1("j"), ["a"])
     with pytest.raises(salt.exceptions.NotImplemented, match=text):
         module.get_load("j")
-    assert not errors(caplog)
+    assert not told(caplog, logging.ERROR)
     assert fake.methods() == []
 
 
