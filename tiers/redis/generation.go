@@ -1,0 +1,43 @@
+package redis
+
+import (
+	"context"
+	"errors"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// currentGeneration is the generation as last seen, or as Redis has it. It may be an old one: scripts find that
+// out.
+func (t *Tier) currentGeneration(ctx context.Context) (*string, error) {
+	if g := t.generation.Load(); g != nil {
+		return g, nil
+	}
+	g, err := t.client.Get(ctx, t.generationKey()).Result()
+	if errors.Is(err, goredis.Nil) {
+		// An empty Redis, or one that evicted the word: a new one, so that no key of before is read.
+		if err := t.client.SetNX(ctx, t.generationKey(), word(), 0).Err(); err != nil {
+			return nil, err
+		}
+		g, err = t.client.Get(ctx, t.generationKey()).Result()
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.generation.Store(&g)
+	return &g, nil
+}
+
+// BumpGeneration makes all that is held unreadable, for every client of the namespace: after an outage of which
+// it is not known what was missed. What was held stays in Redis until its TTL has passed.
+func (t *Tier) BumpGeneration(ctx context.Context) error {
+	if err := t.refused.err(t.o.Now()); err != nil {
+		return err
+	}
+	g := word()
+	if err := t.client.Set(ctx, t.generationKey(), g, 0).Err(); err != nil {
+		return t.fail(ctx, "change the generation", err)
+	}
+	t.generation.Store(&g)
+	return nil
+}
