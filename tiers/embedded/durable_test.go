@@ -325,10 +325,7 @@ func TestNewerFormatIsRefused(t *testing.T) {
 // setRaw changes a value under the store, which is closed.
 func setRaw(t *testing.T, fs vfs.FS, key string, value []byte) {
 	t.Helper()
-	db, err := pebble.Open("store", &pebble.Options{FS: fs, FormatMajorVersion: pebble.FormatTableFormatV6})
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := openRaw(t, fs)
 	if err := errors.Join(db.Set([]byte(key), value, pebble.Sync), db.Close()); err != nil {
 		t.Fatal(err)
 	}

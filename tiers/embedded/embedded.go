@@ -83,15 +83,24 @@ func (s *Store) lockDir() error {
 	}
 	lock, err := pebble.LockDirectory(dir, s.fs)
 	switch {
-	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("lock the store: %w", err)
-	case errors.Is(err, syscall.EAGAIN), err != nil && !errors.As(err, new(*os.PathError)):
+	case err == nil:
+		s.lock = lock
+		return nil
+	case isHeld(err):
 		return fmt.Errorf("another saltern uses %s: stop it, or take another data folder (%w)", dir, err)
-	case err != nil:
+	default:
 		return fmt.Errorf("lock the store: %w", err)
 	}
-	s.lock = lock
-	return nil
+}
+
+// isHeld says whether a lock was refused because it is held: by another process, which is EAGAIN, or
+// by this one, which only pebble knows.
+func isHeld(err error) bool {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno == syscall.EAGAIN
+	}
+	return !errors.As(err, new(*os.PathError))
 }
 
 func (s *Store) open() error {
@@ -116,7 +125,7 @@ func (s *Store) pebbleOptions(cache *pebble.Cache) *pebble.Options {
 	log := pebbleLogger{s}
 	o := &pebble.Options{
 		FS: s.fs, Lock: s.lock, Cache: cache, Logger: log,
-		FormatMajorVersion: pebble.FormatTableFormatV6,
+		FormatMajorVersion:          pebble.FormatTableFormatV6,
 		MemTableSize:                memTableBytes,
 		MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold:       4,

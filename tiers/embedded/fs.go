@@ -143,7 +143,7 @@ func (fs *fileSystem) Lock(name string) (io.Closer, error) {
 		return nil, err
 	}
 	if err := fs.chmod(name, 0o600); err != nil {
-		return nil, fmt.Errorf("%w, %w", err, l.Close())
+		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }
@@ -164,7 +164,7 @@ func (fs *fileSystem) private(
 		return nil, err
 	}
 	if err := fs.chmod(name, 0o600); err != nil {
-		return nil, fmt.Errorf("%w, %w", err, f.Close())
+		return nil, errors.Join(err, f.Close())
 	}
 	isCompaction := strings.Contains(string(c), "compaction")
 	return &file{File: f, fs: fs, name: name, isCompaction: isCompaction}, nil

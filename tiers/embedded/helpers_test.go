@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"saltern/job"
@@ -32,6 +33,16 @@ func open(t testing.TB, o embedded.Options) *embedded.Store {
 		}
 	})
 	return s
+}
+
+// openRaw opens what is under a store that is closed.
+func openRaw(t *testing.T, fs vfs.FS) *pebble.DB {
+	t.Helper()
+	db, err := pebble.Open("store", &pebble.Options{FS: fs, FormatMajorVersion: pebble.FormatTableFormatV6})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db
 }
 
 func merge(t testing.TB, s *embedded.Store, facts ...job.Fact) []job.Outcome {

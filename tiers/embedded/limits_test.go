@@ -116,6 +116,18 @@ func TestListBoundsItsWork(t *testing.T) {
 	}
 }
 
+// Bounds the wrong way round select nothing.
+func TestListOfNoTime(t *testing.T) {
+	s := open(t, embedded.Options{FS: vfs.NewMem()})
+	merge(t, s, publish(jidAt(start, 0), job.KeepForever, "a")...)
+	for _, f := range []tiers.Filter{{}, {Fun: "test.ping"}, {Minion: "a"}} {
+		f.From, f.To = start.Add(48*time.Hour), start.Add(-48*time.Hour)
+		if got := listAll(t, s, f); len(got) != 0 {
+			t.Errorf("List(%+v) = %+v; want none", f, got)
+		}
+	}
+}
+
 func TestInvalidFactsAreRefused(t *testing.T) {
 	s := open(t, embedded.Options{FS: vfs.NewMem()})
 	for name, f := range map[string]job.Fact{
@@ -182,10 +194,7 @@ func TestCorruptValues(t *testing.T) {
 // damage turns a bit in every value under the tables named.
 func damage(t *testing.T, fs vfs.FS, tables string) {
 	t.Helper()
-	db, err := pebble.Open("store", &pebble.Options{FS: fs, FormatMajorVersion: pebble.FormatTableFormatV6})
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := openRaw(t, fs)
 	b := db.NewBatch()
 	for _, table := range []byte(tables) {
 		it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte{table}, UpperBound: []byte{table + 1}})

@@ -165,7 +165,7 @@ type merge struct {
 	now   time.Time
 
 	jobs   map[job.JID]*edit
-	order  []*edit
+	order  []*edit // the same, in the order of the facts
 	lasts  map[job.Minion]*lastEdit
 	events map[eventRef]job.Event
 }

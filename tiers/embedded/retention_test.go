@@ -2,7 +2,9 @@ package embedded_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -64,7 +66,7 @@ func TestExpireBesideWriters(t *testing.T) {
 // Late returns of jobs that are due come in any order while such jobs are removed. Each makes its job
 // anew: it is then there as a whole, or removed as a whole.
 func TestLateReturnsBesideExpire(t *testing.T) {
-	const jobs, writers = 12_000, 4
+	const jobs, writers = 5_000, 4
 	clk := &clock{at: start.Add(2 * time.Hour)}
 	s := open(t, embedded.Options{FS: vfs.NewMem(), Now: clk.now})
 	var wg sync.WaitGroup
@@ -291,6 +293,85 @@ func TestEventsExpire(t *testing.T) {
 			if err != nil || !slices.Equal(got, step.want) {
 				t.Errorf("after %v: Events(%q) = %v, %v; want %v", step.after, tag, got, err, step.want)
 			}
+		}
+	}
+}
+
+// When all has expired there is no row left but the format and the classes.
+func TestExpireLeavesNothing(t *testing.T) {
+	clk := &clock{at: start}
+	fs := vfs.NewMem()
+	s, err := embedded.Open(embedded.Options{
+		Dir: "store", FS: fs, Now: clk.now, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		jid := jidAt(start, i)
+		// The mark keeps it for ever until the load says an hour, so the job moves.
+		merge(t, s, job.EndTime{JID: jid, Text: "t", Keep: job.KeepForever}, returned(jid, "b"))
+		ret := returned(jid, "a")
+		ret.Fun, ret.Failed = fmt.Sprint("fun.", i), i%2 == 0
+		merge(t, s, append(publish(jid, 3600, "a", "c"), ret)...)
+		l := publish(jid, 3600)[0].(job.Load)
+		l.Version, l.Fun, l.Target, l.User = 5, "other.fun", "x", "other"
+		merge(t, s, l)
+		e := job.Event{Version: 1, Master: "m", Tag: "tag", Data: []byte{0x80}}
+		binary.BigEndian.PutUint64(e.ID[:], uint64(start.UnixMicro()+int64(i)))
+		merge(t, s, e)
+	}
+	clk.advance(30 * 24 * time.Hour)
+	if n, err := s.Expire(t.Context(), clk.now()); n != 20 || err != nil {
+		t.Errorf("Expire = %d, %v; want 20", n, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db := openRaw(t, fs)
+	it, err := db.NewIter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		if table := it.Key()[0]; table != 'V' && table != 'C' {
+			t.Errorf("row %q is left", it.Key())
+		}
+	}
+	if err := errors.Join(it.Close(), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The tags of a bucket outlive its first events. A page that meets them goes on to the events behind.
+func TestEventsBehindExpiredOnes(t *testing.T) {
+	clk := &clock{at: start}
+	s := open(t, embedded.Options{FS: vfs.NewMem(), Now: clk.now, EventKeep: time.Hour})
+	const n = 40
+	for i := range n {
+		e := job.Event{Version: job.VersionAt(start), Master: "m", Tag: "tag/x", Data: []byte{byte(i)}}
+		binary.BigEndian.PutUint64(e.ID[:], uint64(start.Add(time.Duration(i)*time.Second).UnixMicro()))
+		merge(t, s, e)
+	}
+	clk.advance(time.Hour + (n-5)*time.Second)
+	if _, err := s.Expire(t.Context(), clk.now()); err != nil {
+		t.Fatal(err)
+	}
+	for _, oldest := range []bool{true, false} {
+		q := tiers.EventQuery{Tag: "tag/*", Limit: 2, Oldest: oldest}
+		found := 0
+		for {
+			page, err := s.Events(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found += len(page.Events)
+			if q.Cursor = page.Next; q.Cursor == "" {
+				break
+			}
+		}
+		if found != 5 {
+			t.Errorf("oldest first %v: %d events; want the 5 that are left", oldest, found)
 		}
 	}
 }
