@@ -105,7 +105,7 @@ func CheckSchema(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	session.Close()
+	closeSession(session)
 	return nil
 }
 
@@ -128,7 +128,7 @@ func (o *Options) orNoKeyspace(ctx context.Context, why error) error {
 	if err != nil {
 		return why
 	}
-	defer session.Close()
+	defer closeSession(session)
 	var keyspaces int
 	err = session.Query("SELECT count(*) FROM system_schema.keyspaces WHERE keyspace_name = ?", o.Keyspace).
 		Consistency(gocql.One).ScanContext(ctx, &keyspaces)
@@ -171,7 +171,7 @@ func ApplySchema(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	defer session.Close()
+	defer closeSession(session)
 	version, err := o.schemaVersion(ctx, session)
 	if err != nil || version >= SchemaVersion {
 		return err
@@ -186,7 +186,7 @@ func ApplySchema(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	defer inside.Close()
+	defer closeSession(inside)
 	if err := o.alter(ctx, inside, versionTable); err != nil {
 		return err
 	}

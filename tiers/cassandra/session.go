@@ -91,7 +91,7 @@ const (
 
 // keepSession makes the session, and makes it again when it is lost, until Close.
 func (s *Store) keepSession() {
-	defer s.closeSession()
+	defer s.dropSession()
 	wait := firstWait
 	for s.ctx.Err() == nil {
 		session, err := s.makeSession()
@@ -111,7 +111,7 @@ func (s *Store) keepSession() {
 		wait = firstWait
 		if old := s.link.up(session); old != nil {
 			// Calls that still use it get an error that they would have got anyway.
-			old.Close()
+			closeSession(old)
 		}
 		s.log.Info("connected to cassandra", "keyspace", s.o.Keyspace)
 		s.watch(session)
@@ -162,7 +162,7 @@ func (s *Store) makeSession() (*gocql.Session, error) {
 	case <-s.ctx.Done():
 		go func() {
 			if m := <-result; m.session != nil {
-				m.session.Close()
+				closeSession(m.session)
 			}
 		}()
 		return nil, s.ctx.Err()
@@ -189,7 +189,7 @@ func (o *Options) checkedSession(ctx context.Context) (*gocql.Session, error) {
 		return nil, o.orNoKeyspace(ctx, err)
 	}
 	if err := o.checkSchema(ctx, session); err != nil {
-		session.Close()
+		closeSession(session)
 		return nil, err
 	}
 	return session, nil
@@ -208,11 +208,28 @@ func (o *Options) newSession(keyspace string) (*gocql.Session, error) {
 	return session, nil
 }
 
-func (s *Store) closeSession() {
+func (s *Store) dropSession() {
 	if session, _ := s.link.get(); session != nil {
-		session.Close()
+		closeSession(session)
 	}
 	s.link.down(errors.New("the store is closed"))
+}
+
+// closePatience is how long the closing of a session is waited for.
+const closePatience = 2 * time.Second
+
+// closeSession closes a session, or leaves it behind: in version 2.1.2 of the driver Close stops the refreshing of its
+// metadata first, and then waits for a control connection that may just be waiting for such a refresh, for ever.
+func closeSession(session *gocql.Session) {
+	closed := make(chan struct{})
+	go func() {
+		session.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(closePatience):
+	}
 }
 
 // sleep waits and says whether the store is still open.
