@@ -28,7 +28,8 @@ func encodeCursor(kind byte, at []byte) string {
 func decodeCursor(kind byte, cursor string) ([]byte, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
 	n := len(b) - 4
-	if err != nil || n < 1 || b[0] != kind || binary.BigEndian.Uint32(b[n:]) != crc32.ChecksumIEEE(b[:n]) {
+	if err != nil || n < 1 || b[0] != kind ||
+		binary.BigEndian.Uint32(b[n:]) != crc32.ChecksumIEEE(b[:n]) {
 		return nil, fmt.Errorf("%w: cursor %.80q is not of this list", tiers.ErrInvalid, cursor)
 	}
 	return b[1:n], nil

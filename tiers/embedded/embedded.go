@@ -31,10 +31,7 @@ const memTableBytes = 8 << 20
 // Lock order: expiring, gate, stripes in ascending order, the mutexes of classes and space.
 type Store struct {
 	o     Options
-	db    *pebble.DB
-	lock  *pebble.Lock
-	fs    *fileSystem
-	space *space
+	db *disk.DB
 
 	// expiring is held by the one Expire that runs.
 	expiring sync.Mutex
@@ -47,7 +44,6 @@ type Store struct {
 	waits   sync.WaitGroup
 	corrupt atomic.Uint64
 	commits atomic.Uint64
-	fatal   atomic.Pointer[error]
 	close   func() error
 }
 
@@ -59,98 +55,18 @@ func Open(o Options) (*Store, error) {
 	o.setDefaults()
 	s := &Store{o: o}
 	s.close = sync.OnceValue(s.closeOnce)
-	s.space = &space{
-		usage: func() (vfs.DiskUsage, error) { return o.FS.GetDiskUsage(o.Dir) },
-		now:   o.Now, reserve: o.Reserve,
-	}
-	s.fs = newFileSystem(o.FS, s.fail, s.space.low)
-	if err := s.lockDir(); err != nil {
-		return nil, err
-	}
-	if err := s.open(); err != nil {
-		return nil, errors.Join(err, s.lock.Close())
-	}
-	return s, nil
-}
-
-func (s *Store) lockDir() error {
-	dir := s.o.Dir
-	if dir == "" {
-		return errors.New("the store has no folder: name one")
-	}
-	if err := s.fs.makeDir(dir); err != nil {
-		return fmt.Errorf("make the store's private folder: %w", err)
-	}
-	lock, err := pebble.LockDirectory(dir, s.fs)
-	switch {
-	case err == nil:
-		s.lock = lock
-		return nil
-	case isHeld(err):
-		return fmt.Errorf("another saltern uses %s: stop it, or take another data folder (%w)", dir, err)
-	default:
-		return fmt.Errorf("lock the store: %w", err)
-	}
-}
-
-// isHeld says whether a lock was refused because it is held: by another process, which is EAGAIN, or
-// by this one, which only pebble knows.
-func isHeld(err error) bool {
-	var errno syscall.Errno
-	if errors.As(err, &errno) {
-		return errno == syscall.EAGAIN
-	}
-	return !errors.As(err, new(*os.PathError))
-}
-
-func (s *Store) open() error {
-	// Pebble counts its memtables, of which two are usually in use, into the cache: without room for
-	// them nothing would be cached.
-	cache := pebble.NewCache(s.o.CacheBytes + 2*memTableBytes)
-	defer cache.Unref()
-	db, err := pebble.Open(s.o.Dir, s.pebbleOptions(cache))
+	db, err := disk.Open(disk.Options{
+		Dir: o.Dir, CacheBytes: o.CacheBytes, MemTableBytes: memTableBytes, Reserve: o.Reserve,
+		Logger: o.Logger, OnFatal: o.OnFatal, FS: o.FS, Now: o.Now,
+	})
 	if err != nil {
-		return fmt.Errorf("open the store in %s: %w", s.o.Dir, err)
+		return nil, err
 	}
 	s.db = db
 	if err := s.begin(); err != nil {
-		return errors.Join(err, db.Close())
+		return nil, errors.Join(err, db.Close())
 	}
-	return nil
-}
-
-// pebbleOptions are chosen for few files and little memory: 10 million keys of a million jobs are
-// then some 30 files.
-func (s *Store) pebbleOptions(cache *pebble.Cache) *pebble.Options {
-	log := pebbleLogger{s}
-	o := &pebble.Options{
-		FS: s.fs, Lock: s.lock, Cache: cache, Logger: log,
-		FormatMajorVersion:          pebble.FormatTableFormatV6,
-		MemTableSize:                memTableBytes,
-		MemTableStopWritesThreshold: 4,
-		L0CompactionThreshold:       4,
-		L0StopWritesThreshold:       24,
-		LBaseMaxBytes:               64 << 20,
-		MaxOpenFiles:                500,
-		MaxManifestFileSize:         4 << 20,
-		// Space of expired jobs comes back without further writes.
-		FlushDelayDeleteRange:      10 * time.Second,
-		CompactionConcurrencyRange: func() (int, int) { return 1, 2 },
-		EventListener: &pebble.EventListener{
-			BackgroundError: func(err error) { log.Errorf("background work: %v", err) },
-		},
-	}
-	o.TargetFileSizes[0] = memTableBytes
-	for i := range o.Levels {
-		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
-		o.Levels[i].BlockSize = 16 << 10
-		if i > 0 {
-			o.TargetFileSizes[i] = 64 << 20
-		}
-	}
-	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionFastest })
-	o.Experimental.FileCacheShards = 2
-	return o
+	return s, nil
 }
 
 // begin checks the format and reads the classes.
@@ -197,7 +113,7 @@ func (s *Store) Stats() Stats {
 	m := s.db.Metrics()
 	return Stats{
 		Corrupt: s.corrupt.Load(), DiskBytes: m.DiskSpaceUsage(), LogBytes: m.WAL.BytesIn,
-		Commits: s.commits.Load(), Fsyncs: s.fs.logSyncs.Load(),
+		Commits: s.commits.Load(), Fsyncs: s.db.LogSyncs(),
 	}
 }
 
@@ -205,32 +121,19 @@ func (s *Store) Stats() Stats {
 func (s *Store) Close() error { return s.close() }
 
 func (s *Store) closeOnce() error {
-	s.fs.stop()
-	if err := s.fatal.Load(); err != nil {
-		return *err
+	s.db.Stop()
+	if s.db.Failed() == nil {
+		s.waits.Wait()
 	}
-	s.waits.Wait()
-	return errors.Join(s.db.Close(), s.lock.Close())
+	return s.db.Close()
 }
 
 // ready says why a call cannot be served.
 func (s *Store) ready(ctx context.Context) error {
-	if err := s.fatal.Load(); err != nil {
-		return fmt.Errorf("%w: %w", tiers.ErrUnavailable, *err)
+	if err := s.db.Failed(); err != nil {
+		return fmt.Errorf("%w: %w", tiers.ErrUnavailable, err)
 	}
 	return ctx.Err()
-}
-
-// fail is called when it is not known what is on the disk.
-func (s *Store) fail(err error) {
-	if !s.fatal.CompareAndSwap(nil, &err) {
-		return
-	}
-	s.o.Logger.Error("the store cannot write, stopping: see to the disk, then start again", "err", err)
-	if s.o.OnFatal == nil {
-		os.Exit(ExitCode)
-	}
-	s.o.OnFatal(err)
 }
 
 // dropCorrupt counts and logs a stored value that failed its check; it is then treated as missing.
@@ -238,18 +141,4 @@ func (s *Store) dropCorrupt(what byte, jid job.JID, err error) {
 	s.corrupt.Add(1)
 	s.o.Logger.Error("corrupt value in the store, treated as missing",
 		"kind", string(rune(what)), "jid", string(jid), "err", err)
-}
-
-// pebbleLogger takes what pebble says. Its account of flushes and compactions is left out.
-type pebbleLogger struct{ s *Store }
-
-func (l pebbleLogger) Infof(string, ...any) {}
-
-func (l pebbleLogger) Errorf(format string, args ...any) {
-	l.s.o.Logger.Warn("store", "err", fmt.Sprintf(format, args...))
-}
-
-// Fatalf is called when the log or the manifest could not be written.
-func (l pebbleLogger) Fatalf(format string, args ...any) {
-	l.s.fail(fmt.Errorf(format, args...))
 }

@@ -59,7 +59,7 @@ func (s *Store) expireClass(ctx context.Context, c class, cutoff uint64) (gone i
 		if err := ctx.Err(); err != nil {
 			return gone, err
 		}
-		if err := s.space.take(expireChunk*64, expireReserve); err != nil {
+		if err := s.db.Take(expireChunk*64, expireReserve); err != nil {
 			return gone, err
 		}
 		n, next, err := s.expireSome(c, cutoff, from)
@@ -86,15 +86,16 @@ func (s *Store) expireSome(c class, cutoff uint64, from []byte) (n int, next []b
 	if from != nil {
 		lower = from
 	}
-	err = s.scanRange(context.Background(), s.db, lower, summaryKey(end, ""), func(key, _ []byte) error {
-		if n == expireChunk {
-			next = bytes.Clone(key)
-			return errStop
-		}
-		n++
-		lastPlace, last = parseSummaryKey(key)
-		return b.Delete(placeKey(last), nil)
-	})
+	err = s.scanRange(context.Background(), s.db, lower, summaryKey(end, ""),
+		func(key, _ []byte) error {
+			if n == expireChunk {
+				next = bytes.Clone(key)
+				return errStop
+			}
+			n++
+			lastPlace, last = parseSummaryKey(key)
+			return b.Delete(placeKey(last), nil)
+		})
 	if err == nil && n > 0 {
 		err = b.DeleteRange(lower, append(summaryKey(lastPlace, last), 0), nil)
 	}
@@ -270,7 +271,7 @@ func (s *Store) removeAhead(b *pebble.Batch, now time.Time) error {
 // until the next time.
 func (s *Store) expireEvents(now time.Time) error {
 	cutoff := micros(now.Add(-s.o.EventKeep))
-	if err := s.space.take(4096, expireReserve); err != nil {
+	if err := s.db.Take(4096, expireReserve); err != nil {
 		return err
 	}
 	b := s.db.NewBatch()

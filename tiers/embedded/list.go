@@ -32,7 +32,7 @@ func (s *Store) List(ctx context.Context, f tiers.Filter) (tiers.ListPage, error
 		return tiers.ListPage{}, err
 	}
 	if !l.before.newer(position{time: l.from}) {
-		return tiers.ListPage{}, nil // and an iterator with such bounds is a fatal error to pebble
+		return tiers.ListPage{}, nil // pebble forbids iterators with such bounds
 	}
 	snap := s.db.NewSnapshot()
 	defer snap.Close()

@@ -23,7 +23,7 @@ func (s *Store) Merge(ctx context.Context, facts []job.Fact) ([]job.Outcome, err
 	if err != nil {
 		return nil, err
 	}
-	if err := s.space.take(size, 1); err != nil {
+	if err := s.db.Take(size, 1); err != nil {
 		return nil, err
 	}
 	batch, outcomes, err := s.apply(facts)
@@ -42,7 +42,8 @@ func checkFacts(facts []job.Fact) (int64, error) {
 	for _, f := range facts {
 		n := f.Size()
 		if n > job.MaxBody {
-			return 0, fmt.Errorf("%w: a fact of %d bytes; %d are allowed", tiers.ErrTooLarge, n, job.MaxBody)
+			return 0, fmt.Errorf("%w: a fact of %d bytes; %d are allowed",
+				tiers.ErrTooLarge, n, job.MaxBody)
 		}
 		size += int64(n)
 		if err := checkIDs(f); err != nil {
@@ -72,7 +73,8 @@ func checkIDs(f job.Fact) error {
 
 func checkLength(what, id string, limit int) error {
 	if len(id) == 0 || len(id) > limit {
-		return fmt.Errorf("%w: %s of %d bytes; 1 to %d are allowed", tiers.ErrInvalid, what, len(id), limit)
+		return fmt.Errorf("%w: %s of %d bytes; 1 to %d are allowed",
+			tiers.ErrInvalid, what, len(id), limit)
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ const (
 	defaultEventKeep   = 168 * time.Hour
 
 	// ExitCode is the exit code after a fatal error: EX_IOERR of sysexits.h.
-	ExitCode = 74
+	ExitCode = disk.ExitCode
 )
 
 func (o *Options) setDefaults() {

@@ -13,7 +13,7 @@ func (s *Store) SaveRegister(ctx context.Context, master string, data []byte) er
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	if err := s.space.take(int64(len(data)), 1); err != nil {
+	if err := s.db.Take(int64(len(data)), 1); err != nil {
 		return err
 	}
 	b := s.db.NewBatch()

@@ -1,4 +1,4 @@
-package embedded
+package disk
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,6 +33,7 @@ type fileSystem struct {
 	// tableFailed is whether the last write of a table failed.
 	tableFailed atomic.Bool
 	closing     chan struct{}
+	stopping    sync.Once
 	// logSyncs counts fsyncs of the log.
 	logSyncs atomic.Uint64
 }
@@ -76,7 +78,7 @@ func (fs *fileSystem) pause() {
 }
 
 // stop ends the waiting.
-func (fs *fileSystem) stop() { close(fs.closing) }
+func (fs *fileSystem) stop() { fs.stopping.Do(func() { close(fs.closing) }) }
 
 func (fs *fileSystem) OpenReadWrite(
 	name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption,
