@@ -162,7 +162,7 @@ def test_a_hung_saltern_costs_one_time_out_and_is_told_of_once(daemon, master, c
     assert 0.9 < first < 3
     assert time.monotonic() - begun < first + 1
     (warning,) = told(caplog)
-    assert "away (no answer within 1 s)" in warning
+    assert "away: no answer within 1 s" in warning
     daemon.go_on()
     drain(master, daemon)
     assert len(master.get_jid(jid)) == 20

@@ -2,10 +2,13 @@
 Options, roles, retention.
 """
 
+import re
+
 import pytest
 
 from tests.annex import p1
 from tests.annex import p2
+from tests.conftest import RETURNERS
 from tests.conftest import Loaded
 from tests.conftest import options
 from tests.conftest import told
@@ -140,3 +143,26 @@ def test_a_minion_makes_a_load_of_its_own_and_names_no_master(module, fake):
         "user": "root",
     }
     assert load[2] == ["alpha"]
+
+
+def test_the_package_and_the_file_have_one_version():
+    versions = [
+        re.findall(r'^__version__ = "(.+)"$', path.read_text(encoding="utf-8"), re.M)
+        for path in (RETURNERS / "saltern.py", RETURNERS.parent / "__init__.py")
+    ]
+    assert versions[0] == versions[1]
+    assert len(versions[0]) == 1
+
+
+@pytest.mark.parametrize("address", ["unix:/nowhere/saltern.sock", "nonsense"])
+def test_nothing_that_must_not_raise_raises(short_dir, address):
+    master = Loaded(options(short_dir, address))
+    assert re.fullmatch(r"\d{20}", master.prep_jid())
+    master.save_load("j", p1("j"), ["a"])
+    master.save_load("j", None, minions=7)
+    master.save_minions("j", None)
+    master.save_minions("j", [None, 7, b"x"], syndic_id=1)
+    master.returner(p2("j"))
+    master.update_endtime("j", None)
+    master.event_return([{"tag": "t", "data": {}}])
+    master.clean_old_jobs()

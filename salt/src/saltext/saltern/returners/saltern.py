@@ -1269,7 +1269,7 @@ class _Connection:
     def exchange(self, bodies, timeout):
         """Send requests at once, and read an answer to each. After an exception it is closed."""
         try:
-            return self._exchange(bodies, timeout)
+            return self._send_and_read(bodies, timeout)
         except BaseException as err:
             # An answer that is still to come must not become that of the next request.
             self.sock.close()
@@ -1280,7 +1280,7 @@ class _Connection:
                 raise _Closed(_cause(err)) from None
             raise
 
-    def _exchange(self, bodies, timeout):
+    def _send_and_read(self, bodies, timeout):
         first = self.sent
         self.sent += len(bodies)
         parts = []
@@ -1464,7 +1464,7 @@ class _Spool:
                 delay = max(delay, _DELAY)
             self._set_state({"cause": away.cause, "until": now + delay, "delay": delay}, locked)
         if new:
-            text = "Saltern at %s is away (%s); what is to be stored waits in %s"
+            text = "Saltern at %s is away: %s; what is to be stored waits in %s"
             log.warning(text, o.address, away.cause, self.folder)
 
     @contextlib.contextmanager
