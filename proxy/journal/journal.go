@@ -23,6 +23,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"saltern/job"
 	"saltern/tiers"
 )
@@ -67,8 +69,11 @@ type Options struct {
 	Now func() time.Time
 	// Logger takes changes of state; default slog.Default().
 	Logger *slog.Logger
-	// OnFatal is told, once, that the disk failed under the log. The process has to end.
+	// OnFatal is told, once, that the disk failed under the log. The process has to end, as it does
+	// by default.
 	OnFatal func(error)
+	// FS is the file system; default vfs.Default.
+	FS vfs.FS
 }
 
 func (o Options) withDefaults() Options {
@@ -82,9 +87,6 @@ func (o Options) withDefaults() Options {
 	set(&o.Logger, slog.Default())
 	if o.Now == nil {
 		o.Now = time.Now
-	}
-	if o.OnFatal == nil {
-		o.OnFatal = func(error) {}
 	}
 	return o
 }
@@ -126,7 +128,7 @@ var _ tiers.Store = (*Store)(nil)
 // Open opens the log and takes up what it has: all of it is sent to the store again.
 func Open(o Options) (*Store, error) {
 	o = o.withDefaults()
-	l, err := openLog(o.Dir, o.Logger, o.OnFatal)
+	l, err := openLog(o)
 	if err != nil {
 		return nil, fmt.Errorf("journal in %s: %w", o.Dir, err)
 	}

@@ -4,11 +4,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"log/slog"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"saltern/job"
+	"saltern/tiers/embedded/disk"
 )
 
 // log is the log on disk: entries by their sequence number, in a pebble store of its own. Its keys
@@ -19,7 +19,7 @@ import (
 //	n word  a flag that is set
 //	f       the version of this format
 type log struct {
-	db *pebble.DB
+	db *disk.DB
 }
 
 const (
@@ -31,8 +31,10 @@ const (
 	logFormat = 1
 )
 
-func openLog(dir string, logger *slog.Logger, fatal func(error)) (*log, error) {
-	db, err := openPebble(dir, logger, fatal)
+func openLog(o Options) (*log, error) {
+	db, err := disk.Open(disk.Options{
+		Dir: o.Dir, Reserve: o.Reserve, Logger: o.Logger, OnFatal: o.OnFatal, Now: o.Now, FS: o.FS,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -98,9 +100,12 @@ func decode(b []byte) ([]job.Fact, error) {
 }
 
 // append writes an entry and returns when it is on the disk, together with all others of that
-// moment.
+// moment. Near the end of the disk it refuses, with tiers.ErrFull.
 func (l *log) append(seq uint64, value []byte) error {
-	return l.db.Set(seqKey(entryKey, seq), value, pebble.Sync)
+	if err := l.db.Take(int64(len(value)), 1); err != nil {
+		return err
+	}
+	return l.db.Guard(func() error { return l.db.Set(seqKey(entryKey, seq), value, pebble.Sync) })
 }
 
 // read gives the facts of an entry; none for an entry that is no longer there.
@@ -155,9 +160,11 @@ func (l *log) bury(seq uint64, reason string) error {
 	value = append(append(value, reason...), v...)
 	b := l.db.NewBatch()
 	defer b.Close()
-	if err := errors.Join(
-		b.Set(seqKey(deadKey, seq), value, nil), b.Delete(seqKey(entryKey, seq), nil), b.Commit(pebble.Sync),
-	); err != nil {
+	err = l.db.Guard(func() error {
+		return errors.Join(
+			b.Set(seqKey(deadKey, seq), value, nil), b.Delete(seqKey(entryKey, seq), nil), b.Commit(pebble.Sync))
+	})
+	if err != nil {
 		return fmt.Errorf("write the journal: %w", err)
 	}
 	return nil
@@ -194,7 +201,10 @@ func (l *log) eachDead(f func(seq uint64, reason string, size int, facts []job.F
 // trim removes the entries below seq. It need not be synced: what comes back after a crash is sent
 // again.
 func (l *log) trim(seq uint64) error {
-	if err := l.db.DeleteRange(seqKey(entryKey, 0), seqKey(entryKey, seq), pebble.NoSync); err != nil {
+	err := l.db.Guard(func() error {
+		return l.db.DeleteRange(seqKey(entryKey, 0), seqKey(entryKey, seq), pebble.NoSync)
+	})
+	if err != nil {
 		return fmt.Errorf("trim the journal: %w", err)
 	}
 	return nil
@@ -211,7 +221,7 @@ func (l *log) discardDead(seq uint64) (bool, error) {
 		return false, fmt.Errorf("read the journal: %w", err)
 	}
 	_ = closer.Close()
-	if err := l.db.Delete(key, pebble.Sync); err != nil {
+	if err := l.db.Guard(func() error { return l.db.Delete(key, pebble.Sync) }); err != nil {
 		return false, fmt.Errorf("write the journal: %w", err)
 	}
 	return true, nil
@@ -220,12 +230,12 @@ func (l *log) discardDead(seq uint64) (bool, error) {
 // setFlag notes a word, or takes it back. It need not be synced.
 func (l *log) setFlag(word string, set bool) error {
 	key := append([]byte{flagKey}, word...)
-	var err error
-	if set {
-		err = l.db.Set(key, nil, pebble.NoSync)
-	} else {
-		err = l.db.Delete(key, pebble.NoSync)
-	}
+	err := l.db.Guard(func() error {
+		if set {
+			return l.db.Set(key, nil, pebble.NoSync)
+		}
+		return l.db.Delete(key, pebble.NoSync)
+	})
 	if err != nil {
 		return fmt.Errorf("write the journal: %w", err)
 	}

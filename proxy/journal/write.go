@@ -79,6 +79,9 @@ func (s *Store) append(e *entry, facts []job.Fact, value []byte) error {
 		if !s.queue.unwritten(e) {
 			s.confirm(e, facts) // the store did not take it: it is refused
 		}
+		if errors.Is(err, tiers.ErrFull) {
+			return fmt.Errorf("write the journal: %w", err)
+		}
 		return fmt.Errorf("%w: write the journal: %w", tiers.ErrUnavailable, err)
 	}
 	s.queue.written(e)

@@ -4,19 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/bloom"
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"saltern/job"
 	"saltern/tiers"
+	"saltern/tiers/embedded/disk"
 )
 
 // formatVersion is the version of the key layout. A change that this code cannot read takes a new
@@ -30,7 +26,7 @@ const memTableBytes = 8 << 20
 //
 // Lock order: expiring, gate, stripes in ascending order, the mutexes of classes and space.
 type Store struct {
-	o     Options
+	o  Options
 	db *disk.DB
 
 	// expiring is held by the one Expire that runs.

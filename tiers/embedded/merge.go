@@ -117,19 +117,11 @@ func (s *Store) commitLater(b *pebble.Batch) error {
 	return s.guarded(func() error { return s.db.Apply(b, pebble.NoSync) })
 }
 
-// guarded applies a batch. Pebble panics when it cannot write the log, and cannot be used any more
-// then; other fatal errors come back here where OnFatal returns.
-func (s *Store) guarded(apply func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			s.fail(fmt.Errorf("write of the log: %v", p))
-			err = s.ready(context.Background())
-		}
-	}()
-	if err := apply(); err != nil {
+func (s *Store) guarded(apply func() error) error {
+	if err := s.db.Guard(apply); err != nil {
 		return unavailable(err)
 	}
-	return s.ready(context.Background())
+	return nil
 }
 
 // durable waits until a committed batch is on the disk.
@@ -149,7 +141,7 @@ func (s *Store) durable(ctx context.Context, b *pebble.Batch) error {
 
 func (s *Store) synced(b *pebble.Batch) error {
 	if err := b.SyncWait(); err != nil {
-		s.fail(fmt.Errorf("write of the log: %w", err))
+		s.db.Fail(fmt.Errorf("write of the log: %w", err))
 	}
 	if err := s.ready(context.Background()); err != nil {
 		return err

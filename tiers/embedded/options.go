@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"saltern/tiers/embedded/disk"
 )
 
 // Options of a Store. The zero value of each field but Dir takes the default named.
@@ -35,7 +37,6 @@ type Options struct {
 
 const (
 	defaultCacheBytes  = 32 << 20
-	defaultReserve     = 64 << 20
 	defaultDefaultKeep = 24 * time.Hour
 	defaultEventKeep   = 168 * time.Hour
 

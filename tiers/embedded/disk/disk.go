@@ -90,7 +90,7 @@ func Open(o Options) (*DB, error) {
 		usage: func() (vfs.DiskUsage, error) { return o.FS.GetDiskUsage(o.Dir) },
 		now:   o.Now, reserve: o.Reserve,
 	}
-	d.fs = newFileSystem(o.FS, d.fail, d.space.low)
+	d.fs = newFileSystem(o.FS, d.Fail, d.space.low)
 	if err := d.lockDir(); err != nil {
 		return nil, err
 	}
@@ -199,8 +199,8 @@ func (d *DB) closeOnce() error {
 	return errors.Join(d.DB.Close(), d.lock.Close())
 }
 
-// fail is called when it is not known what is on the disk.
-func (d *DB) fail(err error) {
+// Fail is for who learns that it is not known what is on the disk: of a panic or an error of the log.
+func (d *DB) Fail(err error) {
 	if !d.fatal.CompareAndSwap(nil, &err) {
 		return
 	}
@@ -209,6 +209,21 @@ func (d *DB) fail(err error) {
 		os.Exit(ExitCode)
 	}
 	d.o.OnFatal(err)
+}
+
+// Guard makes a change of the store. Pebble panics when it cannot write the log, and cannot be used
+// any more then; other fatal errors come back here where OnFatal returns.
+func (d *DB) Guard(change func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			d.Fail(fmt.Errorf("write of the log: %v", p))
+			err = d.Failed()
+		}
+	}()
+	if err := change(); err != nil {
+		return err
+	}
+	return d.Failed()
 }
 
 // pebbleLogger takes what pebble says. Its account of flushes and compactions is left out.
@@ -222,5 +237,5 @@ func (l pebbleLogger) Errorf(format string, args ...any) {
 
 // Fatalf is called when the log or the manifest could not be written.
 func (l pebbleLogger) Fatalf(format string, args ...any) {
-	l.d.fail(fmt.Errorf(format, args...))
+	l.d.Fail(fmt.Errorf(format, args...))
 }
