@@ -12,7 +12,7 @@ func (s *Store) daysWith(ctx context.Context, kind string, from, to time.Time) (
 	if err != nil {
 		return nil, err
 	}
-	iter := session.Query(`SELECT day FROM days WHERE kind = ? AND day >= ? AND day <= ?`, kind, dayOf(from), dayOf(to)).
+	iter := session.Query(selectDays, kind, dayOf(from), dayOf(to)).
 		Consistency(s.reads).IterContext(ctx)
 	var days []time.Time
 	var day time.Time

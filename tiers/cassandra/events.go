@@ -16,11 +16,6 @@ import (
 	"saltern/tiers"
 )
 
-const (
-	insertEvent = `INSERT INTO events (master, slot, id, version, data) VALUES (?, ?, ?, ?, ?) USING TTL ? AND TIMESTAMP ?`
-	insertSlot  = `INSERT INTO event_slots (day, slot, master) VALUES (?, ?, ?) USING TTL ? AND TIMESTAMP ?`
-)
-
 type slotKey struct {
 	slot   int64
 	master string
@@ -191,7 +186,7 @@ type eventSlot struct {
 }
 
 func (l *eventListing) slots(ctx context.Context, day time.Time) ([]eventSlot, error) {
-	iter := l.session.Query(`SELECT slot, master FROM event_slots WHERE day = ?`, day).Consistency(l.s.reads).IterContext(ctx)
+	iter := l.session.Query(selectSlots, day).Consistency(l.s.reads).IterContext(ctx)
 	var slots []eventSlot
 	var slot int64
 	var master string
@@ -260,11 +255,9 @@ func (l *eventListing) slot(ctx context.Context, slot eventSlot) (full bool, err
 			_ = src.iter.Close() // its error was taken when its rows ended
 		}
 	}()
-	cql := `SELECT id, version, data FROM events WHERE master = ? AND slot = ? AND id >= ? AND id <= ? ORDER BY id `
+	cql := selectNewestEvents
 	if l.q.Oldest {
-		cql += "ASC"
-	} else {
-		cql += "DESC"
+		cql = selectOldestEvents
 	}
 	for _, key := range slot.masters {
 		master := key[1:]

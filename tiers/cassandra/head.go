@@ -18,17 +18,17 @@ type headRow struct {
 	data []byte
 }
 
-// headRows reads the rows of a job's head; where narrows them.
-func (s *Store) headRows(ctx context.Context, jid job.JID, where string) ([]headRow, error) {
+// headRows reads the rows of a job's head, or those of one kind alone.
+func (s *Store) headRows(ctx context.Context, jid job.JID, kind ...int8) ([]headRow, error) {
 	session, err := s.session()
 	if err != nil {
 		return nil, err
 	}
-	cql := "SELECT kind, name, data FROM heads WHERE jid = ?"
-	if where != "" {
-		cql += " AND " + where
+	q := session.Query(selectHead, string(jid))
+	if len(kind) > 0 {
+		q = session.Query(selectHeadKind, string(jid), kind[0])
 	}
-	iter := s.hedged(session.Query(cql, string(jid)).Consistency(s.reads)).IterContext(ctx)
+	iter := s.hedged(q.Consistency(s.reads)).IterContext(ctx)
 	var rows []headRow
 	for {
 		var r headRow // the driver reuses the bytes that it is given
@@ -42,7 +42,7 @@ func (s *Store) headRows(ctx context.Context, jid job.JID, where string) ([]head
 
 // Head gives all that is known of a job but its returns.
 func (s *Store) Head(ctx context.Context, jid job.JID) (job.Head, error) {
-	rows, err := s.headRows(ctx, jid, "")
+	rows, err := s.headRows(ctx, jid)
 	if err != nil {
 		return job.Head{}, err
 	}

@@ -65,7 +65,7 @@ func (s *Store) LastFunctions(ctx context.Context, fun string) ([]job.LastFuncti
 	g.SetLimit(8)
 	for n := range shards {
 		g.Go(func() error {
-			iter := session.Query(`SELECT minion, data, seen FROM last_functions WHERE shard = ?`, int16(n)).
+			iter := session.Query(selectLast, int16(n)).
 				Consistency(s.reads).IterContext(gctx)
 			for {
 				var minion string

@@ -161,8 +161,6 @@ func (l *listing) count(ctx context.Context, c *candidate) error {
 	return nil
 }
 
-const insertSummary = `INSERT INTO jobs_by_day (day, shard, at, jid, class, summary) VALUES (?, ?, ?, ?, ?, ?) USING TTL ? AND TIMESTAMP ?`
-
 // keepSummary keeps the summary of a job at rest. Nobody waits for it: whoever lists the job next does it again.
 func (s *Store) keepSummary(sum job.Summary, counted time.Time) {
 	life := s.lifeOf(sum.Keep, sum.Time)

@@ -30,19 +30,13 @@ type shardSource struct {
 	isAhead bool
 }
 
-const (
-	selectDay    = `SELECT at, jid, changed, summary FROM jobs_by_day WHERE day = ? AND shard = ? AND (at) >= (?) AND (at, jid) < (?, ?)`
-	selectMinion = `SELECT at, jid FROM jobs_by_minion WHERE day = ? AND shard = ? AND minion = ? AND (at) >= (?) AND (at, jid) < (?, ?)`
-	selectJob    = `SELECT changed, summary FROM jobs_by_day WHERE day = ? AND shard = ? AND at = ? AND jid = ?`
-)
-
 // open opens the parts of a day that can have jobs that pass.
 func (l *listing) open(ctx context.Context, day time.Time) (*daySource, error) {
 	src := &daySource{l: l, day: day, minion: l.f.Minion != ""}
 	bound := []any{l.from, l.before.at, string(l.before.jid)}
 	if src.minion {
 		id := string(l.f.Minion)
-		q := l.session.Query(selectMinion, append([]any{day, shard(id, minionShards), id}, bound...)...)
+		q := l.session.Query(selectMinionJobs, append([]any{day, shard(id, minionShards), id}, bound...)...)
 		src.shards = []*shardSource{{iter: q.Consistency(l.s.reads).PageSize(listRows).IterContext(ctx)}}
 	} else {
 		src.shards = make([]*shardSource, jobShards)
@@ -164,7 +158,7 @@ func (d *daySource) take(ctx context.Context, n int) ([]candidate, error) {
 // lookUp reads what the list has of a job that was found by its minion.
 func (d *daySource) lookUp(ctx context.Context, c *candidate) error {
 	jid := string(c.at.jid)
-	iter := d.l.session.Query(selectJob, d.day, shard(jid, jobShards), c.at.at, jid).Consistency(d.l.s.reads).IterContext(ctx)
+	iter := d.l.session.Query(selectListed, d.day, shard(jid, jobShards), c.at.at, jid).Consistency(d.l.s.reads).IterContext(ctx)
 	for {
 		var changed int64
 		var summary []byte

@@ -62,13 +62,21 @@ func own(t testing.TB) *testbed.Cassandra {
 
 var keyspaces atomic.Int64
 
-// options are those of a store with a keyspace that nobody else uses.
+// ownOptions are those of a store with a keyspace that nobody else uses. Its tables take seconds to make.
+func ownOptions(t testing.TB) cassandra.Options {
+	t.Helper()
+	o := options(t)
+	o.Keyspace = fmt.Sprintf("%s_%d", o.Keyspace, keyspaces.Add(1))
+	return o
+}
+
+// options are those of a store in the keyspace that most tests share: their jobs have names of their own.
 func options(t testing.TB) cassandra.Options {
 	t.Helper()
 	c := real(t)
 	o := cassandra.Options{
 		Hosts:             []string{c.Address()},
-		Keyspace:          fmt.Sprintf("t%d_%d", os.Getpid(), keyspaces.Add(1)),
+		Keyspace:          fmt.Sprintf("t%d", os.Getpid()),
 		ReplicationFactor: 1,
 		CreateSchema:      true,
 		Timeout:           10 * time.Second,

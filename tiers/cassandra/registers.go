@@ -23,7 +23,7 @@ func (s *Store) SaveRegister(ctx context.Context, master string, data []byte) er
 	if err != nil {
 		return err
 	}
-	err = session.Query(`INSERT INTO registers (master, data) VALUES (?, ?) USING TIMESTAMP ?`,
+	err = session.Query(insertRegister,
 		registerKey(master), cell, s.o.Now().UnixMicro()).Consistency(s.writes).ExecContext(ctx)
 	return s.fail(ctx, "write of registers", err)
 }
@@ -39,7 +39,7 @@ func (s *Store) LoadRegister(ctx context.Context, master string) ([]byte, error)
 	}
 	notFound := fmt.Errorf("register of %q: %w", master, tiers.ErrNotFound)
 	var cell []byte
-	err = session.Query(`SELECT data FROM registers WHERE master = ?`, registerKey(master)).Consistency(s.reads).
+	err = session.Query(selectRegister, registerKey(master)).Consistency(s.reads).
 		ScanContext(ctx, &cell)
 	if errors.Is(err, gocql.ErrNotFound) {
 		return nil, notFound

@@ -21,16 +21,6 @@ const (
 	bodiesAtOnce = 8
 )
 
-const (
-	selectFirst  = `SELECT spilled, nocache, minion, version, digest, head, body FROM returns WHERE jid = ? AND bucket = ?`
-	selectAfter  = selectFirst + ` AND minion > ?`
-	selectOnly   = selectFirst + ` AND minion IN ?`
-	selectHeads  = `SELECT spilled, nocache, minion, version, digest, head FROM returns WHERE jid = ? AND bucket = ?`
-	headsAfter   = selectHeads + ` AND minion > ?`
-	headsOnly    = selectHeads + ` AND minion IN ?`
-	selectStatic = `SELECT spilled, nocache FROM returns WHERE jid = ? AND bucket = ? LIMIT 1`
-)
-
 // Returns gives returns of a job in the order of their minions, a page at a time.
 func (s *Store) Returns(ctx context.Context, jid job.JID, q tiers.ReturnQuery) (tiers.ReturnPage, error) {
 	r, err := s.openReturns(ctx, jid, q)
@@ -44,7 +34,7 @@ func (s *Store) Returns(ctx context.Context, jid job.JID, q tiers.ReturnQuery) (
 	}
 	if len(page.Returns) == 0 && !r.exists {
 		// Nothing of it is in returns: there may be a job without any.
-		rows, err := s.headRows(ctx, jid, "")
+		rows, err := s.headRows(ctx, jid)
 		if err == nil && len(rows) == 0 {
 			err = notFound(jid)
 		}
@@ -185,11 +175,11 @@ func (r *reading) query(session *gocql.Session, bucket int16, only []job.Minion)
 		for i, m := range only {
 			ids[i] = string(m)
 		}
-		q = session.Query(pick(selectOnly, headsOnly), jid, bucket, ids)
+		q = session.Query(pick(selectReturnsOnly, selectHeadersOnly), jid, bucket, ids)
 	case r.q.After != "":
-		q = session.Query(pick(selectAfter, headsAfter), jid, bucket, string(r.q.After))
+		q = session.Query(pick(selectReturnsAfter, selectHeadersAfter), jid, bucket, string(r.q.After))
 	default:
-		q = session.Query(pick(selectFirst, selectHeads), jid, bucket)
+		q = session.Query(pick(selectReturns, selectHeaders), jid, bucket)
 	}
 	return r.s.hedged(q.Consistency(r.s.reads))
 }
@@ -236,7 +226,7 @@ func (r *reading) scan(ctx context.Context, src *source) (row storedReturn, ok b
 }
 
 func (r *reading) readStatic(ctx context.Context, session *gocql.Session) error {
-	err := session.Query(selectStatic, string(r.jid), int16(0)).Consistency(r.s.reads).ScanContext(ctx, &r.spilled, &r.noCache)
+	err := session.Query(selectReturnsStatic, string(r.jid), int16(0)).Consistency(r.s.reads).ScanContext(ctx, &r.spilled, &r.noCache)
 	if errors.Is(err, gocql.ErrNotFound) {
 		return nil
 	}
@@ -246,7 +236,7 @@ func (r *reading) readStatic(ctx context.Context, session *gocql.Session) error 
 
 // readMark reads since when the job keeps no returns.
 func (r *reading) readMark(ctx context.Context) error {
-	rows, err := r.s.headRows(ctx, r.jid, "kind = 4")
+	rows, err := r.s.headRows(ctx, r.jid, headNoCache)
 	if err != nil {
 		return err
 	}
@@ -348,7 +338,9 @@ func (r *reading) decode(row *storedReturn) (f job.Return, size int, ok bool) {
 	if err == nil && !isReturn {
 		err = job.ErrCorrupt
 	}
-	if err == nil && !r.q.NoPayload {
+	if r.q.NoPayload {
+		f.Ret, f.Rest, f.Times = nil, nil, nil
+	} else if err == nil {
 		if isManifest(row.body) {
 			var m manifest
 			m, err = decodeManifest(row.body)

@@ -13,7 +13,7 @@ import (
 
 // TestSchemaIsNotMadeInSilence: without tables the store says what to do, and works as soon as it was done.
 func TestSchemaIsNotMadeInSilence(t *testing.T) {
-	o := options(t)
+	o := ownOptions(t)
 	o.CreateSchema = false
 	s, err := cassandra.Open(o)
 	if err != nil {
@@ -49,7 +49,7 @@ func TestSchemaIsNotMadeInSilence(t *testing.T) {
 
 // TestOlderSchemaIsRefused: a daemon that is newer than the tables does not guess.
 func TestOlderSchemaIsRefused(t *testing.T) {
-	o := options(t)
+	o := ownOptions(t)
 	if err := cassandra.ApplySchema(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestSchemaHasNoTraps(t *testing.T) {
 	}
 }
 
-// TestWhoIsTold: user, password and TLS are really used.
+// TestConnections: user, password and TLS are really used.
 func TestConnections(t *testing.T) {
 	c := own(t)
 	base := options(t)

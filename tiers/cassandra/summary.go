@@ -97,7 +97,7 @@ func decodeSummary(jid job.JID, value []byte) (storedSummary, error) {
 
 // count makes the summary of a job from its rows. It is not found where nothing is left of the job.
 func (s *Store) count(ctx context.Context, jid job.JID) (job.Summary, error) {
-	rows, err := s.headRows(ctx, jid, "")
+	rows, err := s.headRows(ctx, jid)
 	if err != nil {
 		return job.Summary{}, err
 	}

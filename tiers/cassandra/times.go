@@ -7,8 +7,24 @@ import (
 	"saltern/job"
 )
 
-// maxTTL is Cassandra's: 20 years. A row that is to live longer is kept for ever instead of for too short.
+// maxTTL is Cassandra's: 20 years. What is to live longer lives that long.
 const maxTTL = 630_720_000
+
+// The last moments at which a row can end. Up to version 4, and in 5 with its default storage_compatibility_mode, that is
+// in January 2038, and a write with a later one is refused (CASSANDRA-14227); without compatibility it is in 2106.
+var (
+	lastEnd4 = time.Date(2038, 1, 18, 0, 0, 0, 0, time.UTC)
+	lastEnd5 = time.Date(2106, 2, 6, 0, 0, 0, 0, time.UTC)
+)
+
+// longestTTL is the longest time to live that every version takes now.
+func longestTTL(now time.Time) int {
+	last := lastEnd4
+	if now.After(lastEnd4.AddDate(-1, 0, 0)) {
+		last = lastEnd5
+	}
+	return min(maxTTL, int(last.Sub(now)/time.Second))
+}
 
 // minTTL is how long a fact lives that comes when its job has passed its time: as long as the other stores take to
 // remove it.
@@ -31,11 +47,12 @@ func (s *Store) lifeOf(keep job.Keep, from time.Time) life {
 	if keep == job.KeepForever {
 		return life{class: forever}
 	}
-	if keep > maxTTL {
+	if most := longestTTL(s.o.Now()); keep > job.Keep(most) {
 		s.clampOnce.Do(func() {
-			s.log.Warn("a job is to be kept for longer than Cassandra can: it is kept for 20 years", "seconds", int64(keep))
+			s.log.Warn("jobs are to be kept for longer than Cassandra can: they are kept for its most, or for ever with 0",
+				"seconds", int64(keep), "most", most)
 		})
-		keep = maxTTL
+		keep = job.Keep(min(keep, maxTTL))
 	}
 	return life{ttl: s.left(int(keep), from), class: bits.Len(uint(keep))}
 }
@@ -46,7 +63,7 @@ const forever = 99
 // left is what is left now of a time to keep that began at from.
 func (s *Store) left(keep int, from time.Time) int {
 	age := s.o.Now().Sub(from) / time.Second
-	return min(max(keep-int(age), minTTL), maxTTL)
+	return min(max(keep-int(age), minTTL), longestTTL(s.o.Now()))
 }
 
 // wholeDay is the time to live of a row that is to outlive all rows of its class and day.

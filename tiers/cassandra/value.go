@@ -89,8 +89,6 @@ func decodeManifest(b []byte) (manifest, error) {
 	return m, nil
 }
 
-const insertChunk = `INSERT INTO chunks (owner, name, version, n, data) VALUES (?, ?, ?, ?, ?) USING TTL ? AND TIMESTAMP ?`
-
 // pack gives what goes into a row for a value: the value, or, from inline bytes on, a manifest. The chunks are stored
 // when it returns: whoever can read the manifest can read them.
 func (s *Store) pack(
@@ -119,8 +117,6 @@ func (s *Store) pack(
 	}
 	return manifest{chunks: n, bytes: int64(len(value)), payload: int64(payload), version: p.version, head: head()}.encode(), nil
 }
-
-const selectChunks = `SELECT n, data FROM chunks WHERE owner = ? AND name = ? AND version = ?`
 
 // unpack gives the value for which a row has cell. Whatever is wrong with it, also a chunk that is not there, the
 // error is a job.ErrCorrupt.

@@ -2,13 +2,10 @@ package cassandra
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"hash/fnv"
 	"time"
 
 	"github.com/apache/cassandra-gocql-driver/v2"
-	"github.com/cespare/xxhash/v2"
 
 	"saltern/job"
 	"saltern/tiers"
@@ -173,122 +170,6 @@ func (w *writing) fact(i int, f job.Fact) error {
 	}
 }
 
-// Kinds of rows in heads.
-const (
-	headLoad    = 1 // named by rank
-	headMinions = 2 // by the hash of the list
-	headEndTime = 3
-	headNoCache = 4 // by version
-	headBirth   = 5 // by time and class
-)
-
-type headKey struct {
-	jid  job.JID
-	kind int8
-	name string
-}
-
-const insertHead = `INSERT INTO heads (jid, kind, name, data) VALUES (?, ?, ?, ?) USING TTL ? AND TIMESTAMP ?`
-
-// head writes a row of heads, and what every fact of a job brings with it.
-func (w *writing) head(jid job.JID, v job.Version, kind int8, name string, data []byte) error {
-	j, at, life, err := w.job(jid, v)
-	if err != nil {
-		return err
-	}
-	w.headRow(jid, v, kind, name, data, life.ttl)
-	w.arrived(j, jid, at, life, v)
-	return nil
-}
-
-func (w *writing) headRow(jid job.JID, v job.Version, kind int8, name string, data []byte, ttl int) {
-	if data == nil {
-		data = []byte{}
-	}
-	w.add("h"+string(jid), len(data)+len(jid), insertHead, string(jid), kind, name, data, ttl, stamp(v))
-	if w.written == nil {
-		w.written = make(map[headKey]int64)
-	}
-	key := headKey{jid, kind, name}
-	w.written[key] = max(w.written[key], stamp(v))
-}
-
-func (w *writing) load(f job.Load) error {
-	j, at, life, err := w.job(f.JID, f.Version)
-	if err != nil {
-		return err
-	}
-	w.arrived(j, f.JID, at, life, f.Version)
-	j.mu.Lock()
-	beaten := j.rank > f.Rank
-	j.mu.Unlock()
-	if beaten {
-		// Salt sends a load with every return: it loses against the publish, which is stored.
-		return nil
-	}
-	name := string([]byte{byte(f.Rank)})
-	cell, err := w.s.pack(w.ctx, place{"job/" + string(f.JID), "load/" + name, f.Version}, job.Encode(f), inlineRow, life.ttl,
-		func() []byte { h := f; h.Payload = nil; return job.Encode(h) }, len(f.Payload))
-	if err != nil {
-		return err
-	}
-	w.headRow(f.JID, f.Version, headLoad, name, cell, life.ttl)
-	w.acknowledged = append(w.acknowledged, func() {
-		j.mu.Lock()
-		j.rank = max(j.rank, f.Rank)
-		j.mu.Unlock()
-	})
-	return nil
-}
-
-func (w *writing) minions(f job.Minions) error {
-	f.IDs = job.UnionMinions(f.IDs)
-	j, at, life, err := w.job(f.JID, f.Version)
-	if err != nil {
-		return err
-	}
-	h := fnv.New128a()
-	for _, id := range append([]job.Minion{job.Minion(f.Syndic)}, f.IDs...) {
-		h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(id))))
-		h.Write([]byte(id))
-	}
-	name := string(h.Sum(nil))
-	cell, err := w.s.pack(w.ctx, place{"job/" + string(f.JID), "minions/" + name, f.Version}, job.Encode(f), inlineRow, life.ttl,
-		func() []byte { return nil }, 0)
-	if err != nil {
-		return err
-	}
-	w.headRow(f.JID, f.Version, headMinions, name, cell, life.ttl)
-	w.arrived(j, f.JID, at, life, f.Version)
-	for _, id := range f.IDs {
-		w.minionJob(f.JID, id, at, life, f.Version)
-	}
-	return nil
-}
-
-func (w *writing) noCache(f job.NoCache) error {
-	j, _, life, err := w.job(f.JID, f.Version)
-	if err != nil {
-		return err
-	}
-	name := string(binary.BigEndian.AppendUint64(nil, uint64(f.Version)))
-	if err := w.head(f.JID, f.Version, headNoCache, name, job.Encode(f)); err != nil {
-		return err
-	}
-	w.add(returnsPartition(f.JID, 0), len(f.JID), `UPDATE returns USING TTL ? AND TIMESTAMP ? SET nocache = true WHERE jid = ? AND bucket = ?`,
-		life.ttl, stamp(f.Version), string(f.JID), int16(0))
-	if w.noCached == nil {
-		w.noCached = make(map[job.JID]bool, 1)
-	}
-	w.noCached[f.JID] = true
-	w.acknowledged = append(w.acknowledged, func() {
-		j.mu.Lock()
-		j.noCache = true
-		j.mu.Unlock()
-	})
-	return nil
-}
-
 // job gives what is known of a job, its time, and how long a row lives that comes with a fact now.
 func (w *writing) job(jid job.JID, v job.Version) (*knownJob, time.Time, life, error) {
 	if n := len(jid); n == 0 || n > job.MaxJIDBytes {
@@ -323,7 +204,7 @@ func (s *Store) firstTime(ctx context.Context, jid job.JID, v job.Version) (time
 	if own, ok := jid.Time(); ok && own.Equal(at) {
 		return at, nil
 	}
-	rows, err := s.headRows(ctx, jid, "kind = 5")
+	rows, err := s.headRows(ctx, jid, headBirth)
 	if err != nil {
 		return at, err
 	}
@@ -331,86 +212,4 @@ func (s *Store) firstTime(ctx context.Context, jid job.JID, v job.Version) (time
 		return birth, nil
 	}
 	return at, nil
-}
-
-// arrived writes what goes with every fact of a job: its birth, once, and its row in the list of its day, once and
-// again when it changed after a while (see summary.go).
-func (w *writing) arrived(j *knownJob, jid job.JID, at time.Time, l life, v job.Version) {
-	now := w.s.o.Now()
-	j.mu.Lock()
-	born := j.born && j.bornClass >= l.class
-	marked := j.markedClass >= l.class && now.Sub(j.marked) < markEvery
-	j.mu.Unlock()
-	if !born {
-		w.headRow(jid, v, headBirth, string(binary.BigEndian.AppendUint16(
-			binary.BigEndian.AppendUint64(nil, uint64(at.UnixMicro())), uint16(l.class))), nil, l.ttl)
-		w.day(kindJobs, dayOf(at), l)
-	}
-	if !marked {
-		w.mark(jid, at, l, now)
-	}
-	if born && marked {
-		return
-	}
-	w.acknowledged = append(w.acknowledged, func() {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		j.born, j.bornClass = true, max(j.bornClass, l.class)
-		if !marked {
-			j.marked, j.markedClass = now, max(j.markedClass, l.class)
-		}
-	})
-}
-
-// jobShards and minionShards are the partitions of a day. A million jobs a day are 125,000 rows a partition.
-const (
-	jobShards    = 8
-	minionShards = 64
-	lastShards   = 16
-)
-
-func shard(key string, n uint64) int16 { return int16(xxhash.Sum64String(key) % n) }
-
-const insertMark = `INSERT INTO jobs_by_day (day, shard, at, jid, class, changed) VALUES (?, ?, ?, ?, ?, ?) USING TTL ? AND TIMESTAMP ?`
-
-func (w *writing) mark(jid job.JID, at time.Time, l life, now time.Time) {
-	day, n := dayOf(at), shard(string(jid), jobShards)
-	w.add(partition("d", day.Unix(), n), len(jid), insertMark,
-		day, n, at.UnixMicro(), string(jid), int16(l.class), now.UnixMicro(), l.ttl, now.UnixMicro())
-}
-
-const insertMinionJob = `INSERT INTO jobs_by_minion (day, shard, minion, at, jid, class) VALUES (?, ?, ?, ?, ?, ?) USING TTL ? AND TIMESTAMP ?`
-
-func (w *writing) minionJob(jid job.JID, id job.Minion, at time.Time, l life, v job.Version) {
-	day, n := dayOf(at), shard(string(id), minionShards)
-	w.add(partition("m", day.Unix(), n), len(jid)+len(id), insertMinionJob,
-		day, n, string(id), at.UnixMicro(), string(jid), int16(l.class), l.ttl, stamp(v))
-}
-
-func partition(table string, a int64, b int16) string {
-	return string(binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint64([]byte(table), uint64(a)), uint16(b)))
-}
-
-// Kinds of days.
-const (
-	kindJobs   = "jobs"
-	kindEvents = "events"
-)
-
-type dayKey struct {
-	kind  string
-	day   int64
-	class int
-}
-
-const insertDay = `INSERT INTO days (kind, day, class) VALUES (?, ?, ?) USING TTL ? AND TIMESTAMP ?`
-
-// day notes that a day has jobs or events of a class, once for this process.
-func (w *writing) day(kind string, day time.Time, l life) {
-	key := dayKey{kind, day.Unix(), l.class}
-	if _, noted := w.s.days.get(key); noted {
-		return
-	}
-	w.add("y"+kind, 0, insertDay, kind, day, int16(l.class), w.s.wholeDay(day, l), w.s.o.Now().UnixMicro())
-	w.acknowledged = append(w.acknowledged, func() { w.s.days.put(key, struct{}{}) })
 }

@@ -27,13 +27,6 @@ func returnsPartition(jid job.JID, bucket int16) string {
 	return string(append([]byte{'r', byte(bucket)}, jid...))
 }
 
-const (
-	insertReturn = `INSERT INTO returns (jid, bucket, minion, version, head, digest, body) VALUES (?, ?, ?, ?, ?, ?, ?) USING TTL ? AND TIMESTAMP ?`
-	updateSpill  = `UPDATE returns USING TTL ? AND TIMESTAMP ? SET spilled = true WHERE jid = ? AND bucket = ?`
-	insertLast   = `INSERT INTO last_functions (shard, minion, class, data) VALUES (?, ?, ?, ?) USING TTL ? AND TIMESTAMP ?`
-	updateSeen   = `UPDATE last_functions USING TTL ? AND TIMESTAMP ? SET seen = ? WHERE shard = ? AND minion = ? AND class = ?`
-)
-
 // ret writes a return: the header and the payload each in a cell, in the row of its minion, version and digest, so that
 // no return ever replaces another one.
 func (w *writing) ret(i int, f job.Return) error {
@@ -60,7 +53,7 @@ func (w *writing) ret(i int, f job.Return) error {
 	}
 	header := job.Encode(head)
 	w.add(returnsPartition(f.JID, bucket), len(header)+len(cell), insertReturn,
-		string(f.JID), bucket, string(f.Minion), int64(f.Version), header, digest, cell, life.ttl, stamp(f.Version))
+		string(f.JID), bucket, string(f.Minion), int64(f.Version), digest, header, cell, life.ttl, stamp(f.Version))
 	w.arrived(j, f.JID, at, life, f.Version)
 	w.minionJob(f.JID, f.Minion, at, life, f.Version)
 	w.last(f, at.UnixMicro(), life)
@@ -80,7 +73,7 @@ func (w *writing) bucket(j *knownJob, f job.Return, l life) (bucket int16, dropp
 		return 0, false
 	}
 	if !j.spilled {
-		w.add(returnsPartition(f.JID, 0), len(f.JID), updateSpill, l.ttl, stamp(f.Version), string(f.JID), int16(0))
+		w.add(returnsPartition(f.JID, 0), len(f.JID), updateSpilled, l.ttl, stamp(f.Version), string(f.JID), int16(0))
 		w.acknowledged = append(w.acknowledged, func() {
 			j.mu.Lock()
 			j.spilled = true
@@ -193,8 +186,6 @@ func outcomeOf(v job.Version, digest int64, there job.Version, thereDigest int64
 	}
 }
 
-const selectDigests = `SELECT minion, version, digest FROM returns WHERE jid = ? AND bucket = ? AND minion IN ?`
-
 // sendChecks asks about minions of one bucket of one job.
 func (s *Store) sendChecks(ctx context.Context, checks []*check) error {
 	session, err := s.session()
@@ -246,7 +237,7 @@ func (w *writing) alone(jid job.JID) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	iter := session.Query(`SELECT kind, name, writetime(data) FROM heads WHERE jid = ?`, string(jid)).
+	iter := session.Query(selectHeadTimes, string(jid)).
 		Consistency(w.s.reads).IterContext(w.ctx)
 	alone := true
 	var kind int8
@@ -260,7 +251,7 @@ func (w *writing) alone(jid job.JID) (bool, error) {
 	if err := iter.Close(); err != nil || !alone {
 		return false, err
 	}
-	iter = session.Query(`SELECT minion, version FROM returns WHERE jid = ? AND bucket = ?`, string(jid), int16(0)).
+	iter = session.Query(selectVersions, string(jid), int16(0)).
 		Consistency(w.s.reads).IterContext(w.ctx)
 	var minion string
 	var version int64
