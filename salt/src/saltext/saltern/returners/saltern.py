@@ -1086,7 +1086,7 @@ class _Unhashable(Exception):
 
 def _request(method, *params):
     """The method and parameters of a request, packed: what is sent, and what waits in the spool."""
-    return _pack(method) + _pack(params)
+    return _pack((method, params))[1:]  # without the head of the pair
 
 
 def _ask(o, method, *params, slow=False, empty):
@@ -1440,7 +1440,7 @@ class _Spool:
 
     def marked(self):
         """Whether Saltern was away, or something still waits."""
-        return self.memory is not None or os.path.exists(self.away)
+        return self.memory is not None or os.access(self.away, os.F_OK)
 
     def waiting(self):
         """Whether requests wait."""
