@@ -36,7 +36,11 @@ import salt.version
 
 CALLS = ("prep_jid", "save_load", "store_job", "get_load", "get_jid")
 #: What is promised: Saltern against local_cache in one run.
-TARGETS = {"returns/s": ("at least", 3.0), "get_load": ("at most", 0.5), "get_jid": ("at most", 0.5)}
+TARGETS = {
+    "returns/s": ("at least", 3.0),
+    "get_load": ("at most", 0.5),
+    "get_jid": ("at most", 0.5),
+}
 
 
 def highstate(states):
@@ -115,7 +119,9 @@ class Worker:
                     "return": result,
                     "_stamp": "2026-12-01T10:12:33.000000",
                 }
-                self.timed("store_job", salt.utils.job.store_job, self.opts, ret, mminion=self.minion)
+                self.timed(
+                    "store_job", salt.utils.job.store_job, self.opts, ret, mminion=self.minion
+                )
         return self.plan.jobs * self.plan.minions / (time.perf_counter() - start)
 
     def read(self):
@@ -237,7 +243,10 @@ def report(rounds, plan, out):
     rates = {cache: [rate for rate, _ in rounds[cache]] for cache in rounds}
     middle = {cache: statistics.median(rates[cache]) for cache in rounds}
     ratio = middle["saltern"] / middle["local_cache"]
-    print(f"Salt {salt.version.__version__}, Python {platform.python_version()}, {os.cpu_count()} cores,", file=out)
+    print(
+        f"Salt {salt.version.__version__}, Python {platform.python_version()}, {os.cpu_count()} cores,",
+        file=out,
+    )
     print(
         f"{plan.rounds} rounds in turns, {plan.workers} workers x {plan.jobs} jobs x {plan.minions} minions,"
         f" {plan.heavy:.0%} highstates of 30 states. p50 / p99 of all calls, in µs.\n",
@@ -249,10 +258,26 @@ def report(rounds, plan, out):
     for call in CALLS:
         took = {cache: [one for _, part in rounds[cache] for one in part[call]] for cache in rounds}
         p50 = {cache: percentile(took[cache], 0.5) for cache in rounds}
-        shown = {cache: f"{p50[cache] * 1e6:.0f} / {percentile(took[cache], 0.99) * 1e6:.0f}" for cache in rounds}
-        met.append(row(out, call, shown["local_cache"], shown["saltern"], p50["saltern"] / p50["local_cache"]))
+        shown = {
+            cache: f"{p50[cache] * 1e6:.0f} / {percentile(took[cache], 0.99) * 1e6:.0f}"
+            for cache in rounds
+        }
+        met.append(
+            row(
+                out,
+                call,
+                shown["local_cache"],
+                shown["saltern"],
+                p50["saltern"] / p50["local_cache"],
+            )
+        )
     print("\nReturns a second of each round: ", end="", file=out)
-    print("; ".join(f"{cache} {', '.join(f'{rate:.0f}' for rate in rates[cache])}" for cache in rates), file=out)
+    print(
+        "; ".join(
+            f"{cache} {', '.join(f'{rate:.0f}' for rate in rates[cache])}" for cache in rates
+        ),
+        file=out,
+    )
     return all(met)
 
 
@@ -274,9 +299,15 @@ def main():
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--jobs", type=int, default=50, help="of each worker in a round")
     parser.add_argument("--minions", type=int, default=20)
-    parser.add_argument("--heavy", type=float, default=0.2, help="share of jobs that are highstates")
-    parser.add_argument("--loads", type=int, default=1000, help="get_load calls of each worker in a round")
-    parser.add_argument("--results", type=int, default=300, help="get_jid calls of each worker in a round")
+    parser.add_argument(
+        "--heavy", type=float, default=0.2, help="share of jobs that are highstates"
+    )
+    parser.add_argument(
+        "--loads", type=int, default=1000, help="get_load calls of each worker in a round"
+    )
+    parser.add_argument(
+        "--results", type=int, default=300, help="get_jid calls of each worker in a round"
+    )
     parser.add_argument("--check", action="store_true", help="end with 1 when a target is missed")
     plan = parser.parse_args()
     folder = tempfile.mkdtemp(prefix="sb-")
@@ -291,9 +322,14 @@ def main():
                 # Each goes first every other round.
                 for cache in sorted(opts, reverse=bool(n % 2)):
                     rounds[cache].append(measure(opts[cache], plan))
-                    print(f"round {n + 1} {cache}: {rounds[cache][-1][0]:.0f} returns/s", file=sys.stderr)
+                    print(
+                        f"round {n + 1} {cache}: {rounds[cache][-1][0]:.0f} returns/s",
+                        file=sys.stderr,
+                    )
             if spooled(f"{folder}/saltern"):
-                raise SystemExit("Saltern did not take all writes: some are in the spool, and no figure counts")
+                raise SystemExit(
+                    "Saltern did not take all writes: some are in the spool, and no figure counts"
+                )
         met = report(rounds, plan, sys.stdout)
     finally:
         shutil.rmtree(folder)

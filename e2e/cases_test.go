@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // testLoadStays: returns do not replace the load that was published, and the user of sudo is kept (S01, S07, S40).
@@ -69,6 +70,7 @@ func testOddValues(t *testing.T, r *rig) {
 func testEvents(t *testing.T, r *rig) {
 	jid := r.ours.jid("ping")
 	eventually(t, func() error {
+		r.ours.ping(t) // its events push those that the master collects
 		tags, err := r.tags(t, "salt/job/"+jid+"/*")
 		if err != nil {
 			return err
@@ -86,6 +88,7 @@ func testEvents(t *testing.T, r *rig) {
 		}
 	}
 	eventually(t, func() error {
+		r.ours.ping(t)
 		tags, err := r.tags(t, "it's/sent/*")
 		if n := count(tags, "it's/sent/twice"); err == nil && n != 2 {
 			err = fmt.Errorf("it was sent twice and is there %d times", n)
@@ -153,6 +156,38 @@ func testMissingMinions(t *testing.T, r *rig) {
 		}
 		return nil
 	})
+}
+
+// testSentAgain: returns that a minion sends again and again, because the master does not answer, are stored once, and
+// nobody is accused of a replay attack (S24).
+func testSentAgain(t *testing.T, r *rig) {
+	if os.Getenv("SALTERN_LONG") == "" {
+		t.Skip("stops a master for 70 s; SALTERN_LONG=1 runs it")
+	}
+	if _, err := r.ours.salt(t.Context(), "", "--async", "*", "odd.slow", "4"); err != nil {
+		t.Fatal(err)
+	}
+	jid := r.ours.jid("")
+	if err := r.ours.Master().Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(70 * time.Second)
+	if err := r.ours.Master().Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		if got := text(r.ours.must(t, "jobs.lookup_jid", jid)); got != `{"alpha":true,"beta":true}` {
+			return fmt.Errorf("after the master was stopped lookup_jid gives %s", got)
+		}
+		return nil
+	})
+	log, err := os.ReadFile(r.ours.MasterLog())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(strings.ToLower(string(log)), "replay") {
+		t.Errorf("the master's log speaks of a replay:\n%s", problems(string(log)))
+	}
 }
 
 // testLists: searches of jobs.list_jobs find the same jobs as with local_cache (S41, S42, S63).

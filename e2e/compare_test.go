@@ -72,16 +72,18 @@ func giveBatch(ctx context.Context, s *side) error {
 	if err != nil {
 		return err
 	}
-	chunks := 0
-	for _, jid := range keys(listed) {
-		if strings.Contains(text(dig(listed, jid, "Arguments")), "in batches") {
-			// In 3006 the order of the minions is not the same on two masters.
-			target := text(dig(listed, jid, "Target"))
-			s.label(fmt.Sprintf("batch %s", target), jid)
-			chunks++
+	chunks := slices.DeleteFunc(keys(listed), func(jid string) bool {
+		return !strings.Contains(text(dig(listed, jid, "Arguments")), "in batches")
+	})
+	for _, jid := range chunks {
+		label := "batch"
+		if len(chunks) > 1 {
+			// Which minion is first is not the same on two masters.
+			label += " " + text(dig(listed, jid, "Target"))
 		}
+		s.label(label, jid)
 	}
-	if chunks == 0 {
+	if len(chunks) == 0 {
 		return fmt.Errorf("the job in batches is not listed: %s", text(listed))
 	}
 	return nil

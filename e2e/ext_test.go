@@ -14,6 +14,7 @@ func testExtJobCache(t *testing.T, r *rig) {
 	if err := s.RestartMaster(t.Context(), map[string]any{
 		"master_job_cache":       nil,
 		"ext_job_cache":          "saltern",
+		"event_return_queue":     nil,
 		"event_return_whitelist": []string{"salt/job/*/ret/*"},
 		"event_return_blacklist": []string{"*/alpha"},
 	}); err != nil {

@@ -38,6 +38,9 @@ func normalise(v any, labels map[string]string) any {
 				value = "measured"
 			case key == "StartTime" || key == "EndTime":
 				value = "a time"
+			case key == "Target" && oneMinion(value):
+				// The last chunk of a batch, which can be any.
+				value = "a chunk of one minion"
 			}
 			if label, ok := labels[key]; ok {
 				key = label
@@ -61,6 +64,11 @@ func normalise(v any, labels map[string]string) any {
 		return v
 	}
 	return v
+}
+
+func oneMinion(target any) bool {
+	list, ok := target.([]any)
+	return ok && len(list) == 1
 }
 
 // plain reduces the results of a job to what local_cache keeps of a return. Saltern keeps what the minion sent.

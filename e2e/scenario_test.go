@@ -35,6 +35,7 @@ func scenario(t *testing.T, version string) {
 		{"S02 odd values", testOddValues},
 		{"S06 S84 events", testEvents},
 		{"S08 missing minions", testMissingMinions},
+		{"S24 returns sent again", testSentAgain},
 		{"S41 S42 S63 searches", testLists},
 		{"S41 several functions", testSeveralFunctions},
 		{"S48 S85 stand-alone returns", testReq},

@@ -1,6 +1,6 @@
 """send_returns.py MINION_CONFIG_DIR COUNT: send that many returns to the master, as its minion, and print their jids."""
 
-import asyncio
+import concurrent.futures
 import datetime
 import json
 import os
@@ -9,28 +9,26 @@ import sys
 import salt.channel.client
 import salt.config
 
+# More than the master has workers, so that all of them are busy.
+THREADS = 10
 
-async def send(opts, jids):
-    channel = salt.channel.client.AsyncReqChannel.factory(opts)
-    # A master's workers answer when the return has been stored.
-    limit = asyncio.Semaphore(30)
 
-    async def one(jid):
-        load = {
-            "cmd": "_return",
-            "id": opts["id"],
-            "jid": jid,
-            "fun": "test.echo",
-            "fun_args": [jid],
-            "return": jid,
-            "retcode": 0,
-            "success": True,
-        }
-        async with limit:
-            await channel.send(load, timeout=60)
-
+def send(opts, jids):
+    channel = salt.channel.client.ReqChannel.factory(opts)
     try:
-        await asyncio.gather(*(one(jid) for jid in jids))
+        for jid in jids:
+            load = {
+                "cmd": "_return",
+                "id": opts["id"],
+                "jid": jid,
+                "fun": "test.echo",
+                "fun_args": [jid],
+                "return": jid,
+                "retcode": 0,
+                "success": True,
+            }
+            # The master's worker answers when the return has been stored.
+            channel.send(load, timeout=60)
     finally:
         channel.close()
 
@@ -42,8 +40,12 @@ def main():
     start = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=10)
     step = datetime.timedelta(microseconds=17)
     jids = [f"{start + n * step:%Y%m%d%H%M%S%f}" for n in range(int(sys.argv[2]))]
-    asyncio.run(send(opts, jids))
+    with concurrent.futures.ThreadPoolExecutor(THREADS) as threads:
+        parts = [threads.submit(send, dict(opts), jids[n::THREADS]) for n in range(THREADS)]
+        for part in parts:
+            part.result()
     print(json.dumps(jids))
 
 
-main()
+if __name__ == "__main__":
+    main()
