@@ -24,6 +24,7 @@ import (
 	"saltern/tiers/cassandra"
 	"saltern/tiers/embedded"
 	"saltern/tiers/memory"
+	"saltern/tiers/redis"
 )
 
 // daemon is everything that serve runs, in the order in which it starts: the store, the cache, the
@@ -64,6 +65,10 @@ func open(c *configs.Config, log *slog.Logger) (_ *daemon, err error) {
 // openProxy opens the tiers and the proxy over them. This and what it calls are the only places
 // that name concrete tiers.
 func (d *daemon) openProxy(c *configs.Config, log *slog.Logger) error {
+	shared, err := openShared(c, log)
+	if err != nil {
+		return err
+	}
 	store, err := d.openStore(c, log)
 	if err != nil {
 		return err
@@ -77,6 +82,7 @@ func (d *daemon) openProxy(c *configs.Config, log *slog.Logger) error {
 	}
 	o := proxy.Options{
 		Cache:       cache,
+		Shared:      shared,
 		Store:       store,
 		Clock:       job.NewClock(rand.Uint64(), time.Now),
 		Logger:      log,
@@ -93,6 +99,45 @@ func (d *daemon) openProxy(c *configs.Config, log *slog.Logger) error {
 	}
 	d.proxy = proxy.Open(o)
 	return nil
+}
+
+// openShared opens the cache that masters share, where there is one. It connects when it is used.
+func openShared(c *configs.Config, log *slog.Logger) ([]tiers.Tier, error) {
+	if !c.Redis.Enabled() {
+		return nil, nil
+	}
+	t, err := redis.New(redis.Options{
+		Addrs: c.Redis.Addresses, Mode: redis.Mode(c.Redis.Mode), MasterName: c.Redis.MasterName,
+		Username: c.Redis.User, PasswordFile: c.Redis.PasswordFile,
+		SentinelUsername: c.Redis.SentinelUser, SentinelPasswordFile: c.Redis.SentinelPasswordFile,
+		TLS: redisTLS(c.Redis.TLS), DB: c.Redis.Database, Namespace: c.Namespace,
+		PoolSize: c.Redis.PoolSize, ReadTimeout: c.Redis.Timeout.Std(), TTL: c.Redis.TTL.Std(),
+		// A write may be that long on its way to the store after it was in Redis.
+		Guard:    c.Cassandra.Timeout.Std() + time.Second,
+		MaxValue: int(c.Limits.MaxPayload), Logger: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []tiers.Tier{proxy.Guard(t, guardOptions(t.Name(), c.Redis.Timeout.Std(), log))}, nil
+}
+
+func redisTLS(t configs.TLS) *redis.TLS {
+	if !t.Enabled {
+		return nil
+	}
+	return &redis.TLS{CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName}
+}
+
+// guardOptions put a tier behind breakers whose changes are logged. The driver's own timeout comes
+// first, with a better message; that of the guard is for a driver that hangs.
+func guardOptions(tier string, timeout time.Duration, log *slog.Logger) proxy.GuardOptions {
+	breaker := func(class string) policy.BreakerOptions {
+		return policy.BreakerOptions{OnChange: func(from, to policy.BreakerState) {
+			log.Warn("breaker", "tier", tier, "calls", class, "from", from.String(), "to", to.String())
+		}}
+	}
+	return proxy.GuardOptions{Timeout: timeout + timeout/2, Read: breaker("read"), Write: breaker("write")}
 }
 
 // openStore opens the durable store: Cassandra behind a journal where it is configured, and the
@@ -128,16 +173,7 @@ func (d *daemon) openCassandra(c *configs.Config, log *slog.Logger, fatal func(e
 	if err != nil {
 		return nil, err
 	}
-	change := func(class string) func(from, to policy.BreakerState) {
-		return func(from, to policy.BreakerState) {
-			log.Warn("breaker", "tier", remote.Name(), "calls", class, "from", from, "to", to)
-		}
-	}
-	guarded := proxy.GuardStore(remote, proxy.GuardOptions{
-		Timeout: c.Cassandra.Timeout.Std() + c.Cassandra.Timeout.Std()/2,
-		Read:    policy.BreakerOptions{OnChange: change("read")},
-		Write:   policy.BreakerOptions{OnChange: change("write")},
-	})
+	guarded := proxy.GuardStore(remote, guardOptions(remote.Name(), c.Cassandra.Timeout.Std(), log))
 	d.journal, err = journal.Open(journal.Options{
 		Dir:          filepath.Join(c.DataDir, "journal"),
 		Under:        guarded,

@@ -9,21 +9,21 @@ import (
 
 // Cassandra is the durable store that masters share. Without hosts there is none.
 type Cassandra struct {
-	Hosts             []string     `yaml:"hosts"`
-	Keyspace          string       `yaml:"keyspace"`
-	Datacenter        string       `yaml:"datacenter"`
-	ReplicationFactor int          `yaml:"replication-factor"` // for `saltern schema apply`
-	User              string       `yaml:"user"`
-	PasswordFile      string       `yaml:"password-file"`
-	ReadConsistency   string       `yaml:"read-consistency"`
-	WriteConsistency  string       `yaml:"write-consistency"`
-	Timeout           Duration     `yaml:"timeout"`
-	HedgeAfter        Duration     `yaml:"hedge-after"`
-	TLS               CassandraTLS `yaml:"tls"`
+	Hosts             []string `yaml:"hosts"`
+	Keyspace          string   `yaml:"keyspace"`
+	Datacenter        string   `yaml:"datacenter"`
+	ReplicationFactor int      `yaml:"replication-factor"` // for `saltern schema apply`
+	User              string   `yaml:"user"`
+	PasswordFile      string   `yaml:"password-file"`
+	ReadConsistency   string   `yaml:"read-consistency"`
+	WriteConsistency  string   `yaml:"write-consistency"`
+	Timeout           Duration `yaml:"timeout"`
+	HedgeAfter        Duration `yaml:"hedge-after"`
+	TLS               TLS      `yaml:"tls"`
 }
 
-// CassandraTLS says whom to trust, and who we are.
-type CassandraTLS struct {
+// TLS says whom to trust, and who we are.
+type TLS struct {
 	Enabled    bool   `yaml:"enabled"`
 	CAFile     string `yaml:"ca-file"`
 	CertFile   string `yaml:"cert-file"`
@@ -66,15 +66,21 @@ func (v *validation) cassandra(c *Cassandra, namespace string) {
 	v.oneOf("cassandra.read-consistency", c.ReadConsistency, consistencies...)
 	v.oneOf("cassandra.write-consistency", c.WriteConsistency, consistencies...)
 	v.between("cassandra.timeout", c.Timeout, Duration(50*time.Millisecond), Duration(time.Minute))
-	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
-		v.fault("cassandra.tls.cert-file", "cert-file and key-file need each other")
+	v.absolute("cassandra.password-file", c.PasswordFile)
+	v.tls("cassandra.tls", c.TLS)
+}
+
+func (v *validation) tls(key string, t TLS) {
+	if (t.CertFile == "") != (t.KeyFile == "") {
+		v.fault(key+".cert-file", "cert-file and key-file need each other")
 	}
-	for key, path := range map[string]string{
-		"cassandra.password-file": c.PasswordFile, "cassandra.tls.ca-file": c.TLS.CAFile,
-		"cassandra.tls.cert-file": c.TLS.CertFile, "cassandra.tls.key-file": c.TLS.KeyFile,
-	} {
-		if path != "" && !filepath.IsAbs(path) {
-			v.fault(key, "%q is not absolute: it would depend on where the daemon is started", path)
-		}
+	v.absolute(key+".ca-file", t.CAFile)
+	v.absolute(key+".cert-file", t.CertFile)
+	v.absolute(key+".key-file", t.KeyFile)
+}
+
+func (v *validation) absolute(key, path string) {
+	if path != "" && !filepath.IsAbs(path) {
+		v.fault(key, "%q is not absolute: it would depend on where the daemon is started", path)
 	}
 }

@@ -32,6 +32,7 @@ type Config struct {
 	Memory          Memory    `yaml:"memory"`
 	Embedded        Embedded  `yaml:"embedded"`
 	Cassandra       Cassandra `yaml:"cassandra"`
+	Redis           Redis     `yaml:"redis"`
 	Journal         Journal   `yaml:"journal"`
 	Retention       Retention `yaml:"retention"`
 	Read            Read      `yaml:"read"`
@@ -120,6 +121,7 @@ func Default() *Config {
 		},
 		Embedded:  Embedded{Cache: 32 * MiB, Reserve: 64 * MiB},
 		Cassandra: defaultCassandra(),
+		Redis:     defaultRedis(),
 		Journal:   defaultJournal(),
 		Retention: Retention{DefaultKeep: Duration(24 * time.Hour), Events: Duration(7 * 24 * time.Hour)},
 		Read: Read{

@@ -40,6 +40,7 @@ func (c *Config) faults() []*Fault {
 	v.limits(&c.Limits)
 	v.storage(c)
 	v.cassandra(&c.Cassandra, c.Namespace)
+	v.redis(c)
 	v.journal(c)
 	v.between("read.soft-timeout", c.Read.SoftTimeout, Duration(1), c.Read.Timeout)
 	v.positive("read.timeout", c.Read.Timeout)

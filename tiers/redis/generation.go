@@ -28,9 +28,9 @@ func (t *Tier) currentGeneration(ctx context.Context) (*string, error) {
 	return &g, nil
 }
 
-// BumpGeneration makes all that is held unreadable, for every client of the namespace: after an outage of which
+// ForgetAll makes all that is held unreadable, for every client of the namespace: after an outage of which
 // it is not known what was missed. What was held stays in Redis until its TTL has passed.
-func (t *Tier) BumpGeneration(ctx context.Context) error {
+func (t *Tier) ForgetAll(ctx context.Context) error {
 	if err := t.refused.err(t.o.Now()); err != nil {
 		return err
 	}
