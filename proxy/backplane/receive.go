@@ -121,7 +121,12 @@ func (b *Backplane) follow(name string, number uint64, m goredis.XMessage) {
 	if _, bye := m.Values[fieldFarewell]; bye {
 		delete(b.inbox.origins, name)
 	} else {
-		b.inbox.origins[name] = &origin{number: number, seen: time.Now()}
+		last := number
+		if known {
+			// An entry that Redis took late may come after its repetition.
+			last = max(last, from.number)
+		}
+		b.inbox.origins[name] = &origin{number: last, seen: time.Now()}
 	}
 	jobs := 0
 	for field := range m.Values {

@@ -13,6 +13,8 @@ import (
 )
 
 var (
+	//go:embed common.lua
+	commonLua string
 	//go:embed head.lua
 	headLua string
 	//go:embed returns.lua
@@ -30,17 +32,19 @@ type script struct {
 	writes bool
 }
 
+func newScript(source string) *goredis.Script { return goredis.NewScript(commonLua + source) }
+
 var (
-	headScript = script{Script: goredis.NewScript(headLua), keys: func(k keys) []string {
+	headScript = script{Script: newScript(headLua), keys: func(k keys) []string {
 		return []string{k.head, k.lease}
 	}}
-	returnsScript = script{Script: goredis.NewScript(returnsLua), keys: func(k keys) []string {
+	returnsScript = script{Script: newScript(returnsLua), keys: func(k keys) []string {
 		return []string{k.returns, k.lease, k.head}
 	}}
-	writeScript = script{Script: goredis.NewScript(writeLua), writes: true, keys: func(k keys) []string {
+	writeScript = script{Script: newScript(writeLua), writes: true, keys: func(k keys) []string {
 		return []string{k.head, k.returns, k.lease}
 	}}
-	evictScript = script{Script: goredis.NewScript(evictLua), writes: true, keys: func(k keys) []string {
+	evictScript = script{Script: newScript(evictLua), writes: true, keys: func(k keys) []string {
 		return []string{k.head, k.returns, k.lease}
 	}}
 )

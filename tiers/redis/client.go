@@ -7,15 +7,25 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
+// silence keeps the client from writing to standard error, a line for each failed dial: what it has to say comes
+// back as an error, and is counted.
+var silence = sync.OnceFunc(func() { goredis.SetLogger(silent{}) })
+
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
 // newClient makes the client. Nothing is dialled yet. Every option whose default has hurt somebody is set on
 // purpose; a test pins each.
 func (o *Options) newClient() (goredis.UniversalClient, error) {
+	silence()
 	u := &goredis.UniversalOptions{
 		Addrs:         o.Addrs,
 		ClientName:    "saltern",
@@ -34,6 +44,8 @@ func (o *Options) newClient() (goredis.UniversalClient, error) {
 		MaxRetries:         -1,
 		DialerRetries:      1,
 		DialerRetryTimeout: time.Millisecond,
+		// In a cluster: one for a slot that moved, one for a node that did not answer.
+		MaxRedirects: 2,
 
 		PoolSize:       o.PoolSize,
 		MaxActiveConns: o.PoolSize,

@@ -1,11 +1,8 @@
 package redis_test
 
 import (
-	"context"
 	"testing"
-	"time"
 
-	"saltern/testbed"
 	"saltern/tiers"
 	"saltern/tiers/redis"
 	"saltern/tiers/tiertest"
@@ -15,8 +12,6 @@ import (
 // guard. TestGuard has the guard.
 func opener(o redis.Options) func(t *testing.T) tiers.Tier {
 	return func(t *testing.T) tiers.Tier {
-		o := o
-		o.Guard = -1
 		tier, err := redis.New(defaults(o))
 		if err != nil {
 			t.Fatal(err)
@@ -30,16 +25,6 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceCluster(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	bed, cluster, err := testbed.StartRedisCluster(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := bed.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	cluster := startCluster(t)
 	tiertest.Run(t, opener(redis.Options{Addrs: cluster.Addresses(), Mode: redis.Cluster}))
 }

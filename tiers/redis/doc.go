@@ -28,5 +28,6 @@
 //
 // The key <prefix>:<namespace>:generation has a word that is a part of all others. Another word makes all of
 // them unreadable at once. Each script compares it with the one that its caller knows; in a cluster, where it
-// is on another node, it is read beside each read and after each write.
+// is on another node, it is read beside each read and after each write. It goes with a flush, too. As what was
+// known of facts on their way goes with the old one, nothing is filled until the new one is as old as the guard.
 package redis

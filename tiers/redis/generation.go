@@ -3,6 +3,8 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
 
 	goredis "github.com/redis/go-redis/v9"
 )
@@ -16,10 +18,12 @@ func (t *Tier) currentGeneration(ctx context.Context) (*string, error) {
 	g, err := t.client.Get(ctx, t.generationKey()).Result()
 	if errors.Is(err, goredis.Nil) {
 		// An empty Redis, or one that evicted the word: a new one, so that no key of before is read.
-		if err := t.client.SetNX(ctx, t.generationKey(), word(), 0).Err(); err != nil {
-			return nil, err
+		if g, err = t.newGeneration(ctx); err == nil {
+			err = t.client.SetNX(ctx, t.generationKey(), g, 0).Err()
 		}
-		g, err = t.client.Get(ctx, t.generationKey()).Result()
+		if err == nil {
+			g, err = t.client.Get(ctx, t.generationKey()).Result()
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -34,10 +38,19 @@ func (t *Tier) ForgetAll(ctx context.Context) error {
 	if err := t.refused.err(t.o.Now()); err != nil {
 		return err
 	}
-	g := word()
-	if err := t.client.Set(ctx, t.generationKey(), g, 0).Err(); err != nil {
+	g, err := t.newGeneration(ctx)
+	if err == nil {
+		err = t.client.Set(ctx, t.generationKey(), g, 0).Err()
+	}
+	if err != nil {
 		return t.fail(ctx, "change the generation", err)
 	}
 	t.generation.Store(&g)
 	return nil
+}
+
+// newGeneration makes a word of the time, by which scripts know its age, and of chance.
+func (t *Tier) newGeneration(ctx context.Context) (string, error) {
+	now, err := t.client.Time(ctx).Result()
+	return fmt.Sprintf("%08s%s", strconv.FormatInt(now.UnixMilli(), 36), word()[:4]), err
 }

@@ -11,7 +11,7 @@ import (
 // Head gives the head of a job that is held. Returns are not read.
 func (t *Tier) Head(ctx context.Context, jid job.JID) (job.Head, error) {
 	lease := word()
-	a, err := t.call(ctx, "head", headScript, jid, lease, t.o.Lease.Milliseconds())
+	a, err := t.call(ctx, "head", headScript, jid, lease, t.o.Lease.Milliseconds(), t.guard())
 	if err != nil {
 		return job.Head{}, t.orForeign(ctx, jid, err)
 	}

@@ -43,13 +43,17 @@ func run(m *testing.M) int {
 
 var namespaces atomic.Int64
 
-// defaults completes options for tests: a machine that is busy must not make calls time out.
+// defaults completes options for tests: a machine that is busy must not make calls time out, and there is no
+// guard but where it is tried.
 func defaults(o redis.Options) redis.Options {
 	if len(o.Addrs) == 0 {
 		o.Addrs = []string{shared.Address()}
 	}
 	if o.Namespace == "" {
 		o.Namespace = fmt.Sprintf("t%d-%d", os.Getpid(), namespaces.Add(1))
+	}
+	if o.Guard == 0 {
+		o.Guard = -1
 	}
 	if o.ReadTimeout == 0 {
 		o.ReadTimeout, o.DialTimeout, o.PoolTimeout = 20*time.Second, 20*time.Second, 20*time.Second
@@ -85,6 +89,22 @@ func start(t testing.TB, o testbed.RedisOptions) *testbed.Redis {
 		}
 	})
 	return node
+}
+
+func startCluster(t testing.TB) *testbed.RedisCluster {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	bed, cluster, err := testbed.StartRedisCluster(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := bed.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return cluster
 }
 
 // raw is a client for looking at and spoiling what the tier keeps.

@@ -26,8 +26,10 @@ type Tier struct {
 }
 
 var (
-	_ tiers.Tier   = (*Tier)(nil)
-	_ tiers.Filler = (*Tier)(nil)
+	_ tiers.Tier      = (*Tier)(nil)
+	_ tiers.Filler    = (*Tier)(nil)
+	_ tiers.Forgetter = (*Tier)(nil)
+	_ tiers.Reserver  = (*Tier)(nil)
 )
 
 // New makes a tier. It connects when it is first asked: a Redis that is away is no error here.
@@ -59,9 +61,9 @@ func (t *Tier) Ping(ctx context.Context) error {
 }
 
 // reserveFor is well above what the clocks of two masters differ by.
-const reserveFor = "3600"
+const reserveFor = 24 * 60 * 60 // seconds
 
-// Reserve takes a jid for its caller and says whether nobody has taken it in the last hour, at any master of the
+// Reserve takes a jid for its caller and says whether nobody has taken it in the last day, at any master of the
 // namespace. An error leaves it unknown.
 func (t *Tier) Reserve(ctx context.Context, jid job.JID) (bool, error) {
 	if err := t.refused.err(t.o.Now()); err != nil {

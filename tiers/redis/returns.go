@@ -141,7 +141,8 @@ func (t *Tier) some(
 // readReturns runs the script, and gives an error for what is a miss.
 func (t *Tier) readReturns(ctx context.Context, jid job.JID, args ...any) (answer, error) {
 	lease := word()
-	a, err := t.call(ctx, "returns", returnsScript, jid, append([]any{lease, t.o.Lease.Milliseconds()}, args...)...)
+	args = append([]any{lease, t.o.Lease.Milliseconds(), t.guard()}, args...)
+	a, err := t.call(ctx, "returns", returnsScript, jid, args...)
 	if err != nil {
 		return answer{}, t.orForeign(ctx, jid, err)
 	}

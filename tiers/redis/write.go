@@ -144,13 +144,16 @@ func (w write) args(t *Tier, entries []entry) []any {
 	if w.hasReturns {
 		hasReturns = "1"
 	}
-	args = append(args, w.doing, w.lease, w.ttl.Milliseconds(), hasReturns, max(0, t.o.Guard.Milliseconds()),
+	args = append(args, w.doing, w.lease, w.ttl.Milliseconds(), hasReturns, t.guard(),
 		t.o.MaxJob, word())
 	for _, e := range entries {
 		args = append(args, e.key, e.field, e.rule, e.bytes, e.expected, e.value)
 	}
 	return args
 }
+
+// guard is in ms, 0 for none.
+func (t *Tier) guard() int64 { return max(0, t.o.Guard.Milliseconds()) }
 
 // orDeleted is nil where the script met a key of another type: it then deleted the job.
 func (t *Tier) orDeleted(err error) error {

@@ -18,8 +18,8 @@ local first_fact, per_fact = 9, 6
 local mark, bytes_field = '\0', '\0b'
 local layout = '1'
 
--- No fill that began before is to bring what was read before, nor, for the time of the guard, one that begins
--- now: the durable store may get the fact later than we.
+-- A fill that began before is not to bring what was read before, nor, for the time of the guard, is one that
+-- begins now: the durable store may get the fact later than we.
 local function revoke()
   if guard > 0 then
     redis.call('SET', lease, '!', 'PX', guard)
@@ -30,7 +30,7 @@ end
 
 local function may_fill()
   local have = redis.call('GET', lease)
-  if ARGV[3] == '' then return have ~= '!' end
+  if ARGV[3] == '' then return have ~= '!' and not young(ARGV[1], guard) end
   return have == ARGV[3]
 end
 
