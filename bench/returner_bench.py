@@ -75,9 +75,7 @@ class Worker:
         self.jids = []
 
     def call(self, function, *args, **kwargs):
-        return self.timed(
-            function, self.minion.returners[f"{self.cache}.{function}"], *args, **kwargs
-        )
+        return self.timed(function, self.minion.returners[f"{self.cache}.{function}"], *args, **kwargs)
 
     def timed(self, name, function, *args, **kwargs):
         start = time.perf_counter()
@@ -119,9 +117,7 @@ class Worker:
                     "return": result,
                     "_stamp": "2026-12-01T10:12:33.000000",
                 }
-                self.timed(
-                    "store_job", salt.utils.job.store_job, self.opts, ret, mminion=self.minion
-                )
+                self.timed("store_job", salt.utils.job.store_job, self.opts, ret, mminion=self.minion)
         return self.plan.jobs * self.plan.minions / (time.perf_counter() - start)
 
     def read(self):
@@ -157,8 +153,7 @@ def measure(opts, plan):
     start, written = context.Barrier(plan.workers), context.Barrier(plan.workers)
     answers = context.Queue()
     processes = [
-        context.Process(target=work, args=(opts, n, plan, start, written, answers))
-        for n in range(plan.workers)
+        context.Process(target=work, args=(opts, n, plan, start, written, answers)) for n in range(plan.workers)
     ]
     for process in processes:
         process.start()
@@ -258,10 +253,7 @@ def report(rounds, plan, out):
     for call in CALLS:
         took = {cache: [one for _, part in rounds[cache] for one in part[call]] for cache in rounds}
         p50 = {cache: percentile(took[cache], 0.5) for cache in rounds}
-        shown = {
-            cache: f"{p50[cache] * 1e6:.0f} / {percentile(took[cache], 0.99) * 1e6:.0f}"
-            for cache in rounds
-        }
+        shown = {cache: f"{p50[cache] * 1e6:.0f} / {percentile(took[cache], 0.99) * 1e6:.0f}" for cache in rounds}
         met.append(
             row(
                 out,
@@ -273,9 +265,7 @@ def report(rounds, plan, out):
         )
     print("\nReturns a second of each round: ", end="", file=out)
     print(
-        "; ".join(
-            f"{cache} {', '.join(f'{rate:.0f}' for rate in rates[cache])}" for cache in rates
-        ),
+        "; ".join(f"{cache} {', '.join(f'{rate:.0f}' for rate in rates[cache])}" for cache in rates),
         file=out,
     )
     return all(met)
@@ -299,15 +289,9 @@ def main():
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--jobs", type=int, default=50, help="of each worker in a round")
     parser.add_argument("--minions", type=int, default=20)
-    parser.add_argument(
-        "--heavy", type=float, default=0.2, help="share of jobs that are highstates"
-    )
-    parser.add_argument(
-        "--loads", type=int, default=1000, help="get_load calls of each worker in a round"
-    )
-    parser.add_argument(
-        "--results", type=int, default=300, help="get_jid calls of each worker in a round"
-    )
+    parser.add_argument("--heavy", type=float, default=0.2, help="share of jobs that are highstates")
+    parser.add_argument("--loads", type=int, default=1000, help="get_load calls of each worker in a round")
+    parser.add_argument("--results", type=int, default=300, help="get_jid calls of each worker in a round")
     parser.add_argument("--check", action="store_true", help="end with 1 when a target is missed")
     plan = parser.parse_args()
     folder = tempfile.mkdtemp(prefix="sb-")
@@ -327,9 +311,7 @@ def main():
                         file=sys.stderr,
                     )
             if spooled(f"{folder}/saltern"):
-                raise SystemExit(
-                    "Saltern did not take all writes: some are in the spool, and no figure counts"
-                )
+                raise SystemExit("Saltern did not take all writes: some are in the spool, and no figure counts")
         met = report(rounds, plan, sys.stdout)
     finally:
         shutil.rmtree(folder)

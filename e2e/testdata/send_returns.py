@@ -1,4 +1,4 @@
-"""send_returns.py MINION_CONFIG_DIR COUNT: send that many returns to the master, as its minion, and print their jids."""
+"""send_returns.py MINION_CONFIG_DIR COUNT: send so many returns to the master, as its minion, and print their jids."""
 
 import concurrent.futures
 import datetime
