@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"saltern/job"
 	"saltern/policy"
 	"saltern/proxy"
+	"saltern/proxy/backplane"
 	"saltern/proxy/journal"
 	"saltern/proxy/server"
 	"saltern/tiers"
@@ -31,10 +33,12 @@ import (
 // proxy over both, and the servers before it. It stops the other way round.
 type daemon struct {
 	journal  *journal.Store // nil where the store is embedded
+	redis    *redis.Tier    // nil where there is none
 	proxy    *proxy.Proxy
 	rpc      *server.RPC
 	http     *server.HTTP
 	httpAddr string        // where HTTP is served, empty when it is not
+	opened   chan struct{} // closed once proxy is set
 	fatal    chan error    // the disk failed under the store
 	ready    atomic.Bool   // accepts calls
 	grace    time.Duration // for calls under way when it stops
@@ -42,7 +46,7 @@ type daemon struct {
 
 // open starts the daemon. Nothing is left running after an error.
 func open(c *configs.Config, log *slog.Logger) (_ *daemon, err error) {
-	d := &daemon{fatal: make(chan error, 1), grace: c.ShutdownTimeout.Std()}
+	d := &daemon{opened: make(chan struct{}), fatal: make(chan error, 1), grace: c.ShutdownTimeout.Std()}
 	if err = d.openProxy(c, log); err != nil {
 		return nil, err
 	}
@@ -65,7 +69,7 @@ func open(c *configs.Config, log *slog.Logger) (_ *daemon, err error) {
 // openProxy opens the tiers and the proxy over them. This and what it calls are the only places
 // that name concrete tiers.
 func (d *daemon) openProxy(c *configs.Config, log *slog.Logger) error {
-	shared, err := openShared(c, log)
+	shared, err := d.openShared(c, log)
 	if err != nil {
 		return err
 	}
@@ -92,17 +96,23 @@ func (d *daemon) openProxy(c *configs.Config, log *slog.Logger) error {
 		NegativeTTL: c.Memory.NegativeTTL.Std(),
 		Master:      c.Master,
 	}
+	if len(shared) > 0 {
+		if o.Backplane, err = d.openBackplane(c, log); err != nil {
+			return errors.Join(err, cache.Close(), store.Close())
+		}
+	}
 	if d.journal != nil {
 		o.Staleness = c.Read.Staleness.Std()
 		o.JIDNode, o.JIDNodes = jidNode(c), configs.MaxNodes
 		o.Notes = d.journal
 	}
 	d.proxy = proxy.Open(o)
+	close(d.opened)
 	return nil
 }
 
 // openShared opens the cache that masters share, where there is one. It connects when it is used.
-func openShared(c *configs.Config, log *slog.Logger) ([]tiers.Tier, error) {
+func (d *daemon) openShared(c *configs.Config, log *slog.Logger) ([]tiers.Tier, error) {
 	if !c.Redis.Enabled() {
 		return nil, nil
 	}
@@ -119,7 +129,20 @@ func openShared(c *configs.Config, log *slog.Logger) ([]tiers.Tier, error) {
 	if err != nil {
 		return nil, err
 	}
+	d.redis = t
 	return []tiers.Tier{proxy.Guard(t, guardOptions(t.Name(), c.Redis.Timeout.Std(), log))}, nil
+}
+
+// openBackplane makes what tells other proxies of writes. It works once the proxy runs it.
+func (d *daemon) openBackplane(c *configs.Config, log *slog.Logger) (proxy.Backplane, error) {
+	return backplane.New(backplane.Options{
+		Client: d.redis.Client(),
+		Key:    fmt.Sprintf("saltern:%s:backplane", c.Namespace),
+		Origin: cmp.Or(c.Master, "saltern"),
+		Evict:  func(jid job.JID) { <-d.opened; d.proxy.Forget(jid) },
+		Gap:    func() { <-d.opened; d.proxy.ForgetAll() },
+		Logger: log,
+	})
 }
 
 func redisTLS(t configs.TLS) *redis.TLS {

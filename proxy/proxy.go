@@ -45,13 +45,16 @@ type Options struct {
 	// default 1 s, negative for not at all. Any write of the job ends it at once.
 	NegativeTTL time.Duration
 	// Staleness bounds how old the cache's copy of an unsealed job may be where other proxies write
-	// to the same store; zero where no one else does.
+	// to the same store; zero where no one else does. A cache that is a tiers.StaleReader answers
+	// with older ones when no tier can be asked.
 	Staleness time.Duration
 	// FillBytes is the largest job that is read as a whole to fill the caches; default 4 MiB.
 	FillBytes int
 	// ExpireEvery is how often the store is told to remove what has passed its time; default 1 min.
 	// A cache keeps a job of which only the store knows when it ends no longer than that.
 	ExpireEvery time.Duration
+	// Backplane tells other proxies what was written here; nil where there are none.
+	Backplane Backplane
 	// Notes remembers over restarts which shared tiers may not hold what the store does; nil where
 	// there are none to remember.
 	Notes Notes
@@ -142,6 +145,9 @@ func Open(o Options) *Proxy {
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	p.backs = newBackfiller(p)
 	p.loops.Go(p.expireLoop)
+	if o.Backplane != nil {
+		p.loops.Go(func() { o.Backplane.Run(p.ctx) })
+	}
 	for i, t := range o.Shared {
 		if f, ok := t.(tiers.Filler); ok {
 			p.loops.Go(func() { p.repairLoop(i, f) })

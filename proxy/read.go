@@ -26,9 +26,13 @@ func (p *Proxy) Head(ctx context.Context, jid job.JID) (job.Head, error) {
 	case Absent:
 		return job.Head{}, tiers.ErrNotFound
 	}
-	return p.heads.do(ctx, p, string(jid), func(ctx context.Context, landed func()) (job.Head, error) {
+	h, err = p.heads.do(ctx, p, string(jid), func(ctx context.Context, landed func()) (job.Head, error) {
 		return p.readHead(ctx, jid, landed)
 	})
+	if err != nil {
+		return p.staleHead(ctx, jid, err)
+	}
+	return h, nil
 }
 
 // readHead reads a head from the tiers under the cache and fills those above the one that had it.
@@ -71,13 +75,16 @@ func (p *Proxy) Returns(ctx context.Context, jid job.JID, q tiers.ReturnQuery) (
 		return tiers.ReturnPage{}, tiers.ErrNotFound
 	}
 	if q.After != "" || q.Only != nil || q.NoPayload {
-		return p.readPage(ctx, jid, q)
+		if page, err = p.readPage(ctx, jid, q); err != nil {
+			return p.staleReturns(ctx, jid, q, err)
+		}
+		return page, nil
 	}
 	s, err := p.jobs.do(ctx, p, string(jid), func(ctx context.Context, landed func()) (tiers.Snapshot, error) {
 		return p.readJob(ctx, jid, landed)
 	})
 	if err != nil {
-		return tiers.ReturnPage{}, err
+		return p.staleReturns(ctx, jid, q, err)
 	}
 	return cut(s, q.MaxBytes), nil
 }
@@ -139,7 +146,7 @@ func (p *Proxy) land(f *fill, s tiers.Snapshot, err error) (tiers.Snapshot, erro
 	switch {
 	case err == nil:
 		s.Head.JID = f.jid
-		s.TTL = p.ttl(s.Head, sealed(s))
+		s.TTL, s.Fresh = p.ttl(s.Head, sealed(s))
 	case errors.Is(err, tiers.ErrNotFound):
 		s = tiers.Snapshot{Head: job.Head{JID: f.jid}, HasReturns: f.returns, Absent: true, TTL: p.o.NegativeTTL}
 	default:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"saltern/job"
+	"saltern/policy"
 	"saltern/tiers"
 )
 
@@ -104,6 +105,21 @@ func (fs *fills) forget(ctx context.Context, jid job.JID) {
 	_ = fs.cache.Evict(context.WithoutCancel(ctx), jid)
 }
 
+// forgetAll takes everything out of the cache, and keeps all fills under way from filling.
+func (fs *fills) forgetAll(ctx context.Context, cache tiers.Forgetter) {
+	for i := range fs.shards {
+		s := &fs.shards[i]
+		s.mu.Lock()
+		for _, open := range s.jobs {
+			for _, f := range open {
+				f.doubt = true
+			}
+		}
+		s.mu.Unlock()
+	}
+	_ = cache.ForgetAll(context.WithoutCancel(ctx)) // it is in the process and does not fail
+}
+
 func (f *fill) add(fact job.Fact) {
 	if _, isReturn := fact.(job.Return); f.over || isReturn && !f.returns {
 		return
@@ -126,7 +142,7 @@ func (f *fill) cancel() {
 
 // commit merges what was noted into the snapshot, fills the cache with it and gives it.
 func (f *fill) commit(
-	snap tiers.Snapshot, ttl func(job.Head, bool) time.Duration,
+	snap tiers.Snapshot, ttl func(job.Head, bool) (ttl, fresh time.Duration),
 ) (tiers.Snapshot, error) {
 	s := f.owner.shard(f.jid)
 	s.mu.Lock()
@@ -137,7 +153,7 @@ func (f *fill) commit(
 	}
 	if len(f.facts) > 0 {
 		snap = with(snap, f.facts)
-		snap.TTL = ttl(snap.Head, sealed(snap))
+		snap.TTL, snap.Fresh = ttl(snap.Head, sealed(snap))
 	}
 	if !f.doubt && snap.TTL >= 0 {
 		// The cache may decline; it is in the process and has no other way to fail.
@@ -237,6 +253,8 @@ func (b *backfiller) enqueue(found interface{ missedBy() []lease }, s tiers.Snap
 	if s.Absent {
 		return
 	}
+	// Others read the shared tiers too, and another proxy may have lost them while it writes.
+	s.TTL, s.Fresh = policy.TTL(s.TTL, s.Fresh, s.Fresh == 0), 0
 	for _, l := range found.missedBy() {
 		s.Lease = l.token
 		select {

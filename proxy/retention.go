@@ -42,30 +42,33 @@ func (p *Proxy) expireOnce(ctx context.Context) {
 	}
 }
 
-// ttl is how long a cache may keep a job; zero for as long as it likes, negative when it may not.
-// It is jittered, so that what was cached together does not end together.
-func (p *Proxy) ttl(h job.Head, sealed bool) time.Duration {
-	ttl := p.ttlOf(h, sealed)
-	if ttl <= 0 {
-		return ttl
+// ttl is how long a cache may keep a job; zero for as long as it likes, negative when it may not. It
+// is jittered, so that what was cached together does not end together. fresh is how long the job may
+// be answered with unasked, zero for as long: others may write to one that is not sealed.
+func (p *Proxy) ttl(h job.Head, sealed bool) (ttl, fresh time.Duration) {
+	if !sealed {
+		fresh = policy.Jitter(p.o.Staleness, policy.Random)
 	}
-	return policy.Jitter(ttl, policy.Random)
+	if ttl = p.left(h); ttl > 0 {
+		ttl = policy.Jitter(ttl, policy.Random)
+	}
+	return ttl, fresh
 }
 
-func (p *Proxy) ttlOf(h job.Head, sealed bool) time.Duration {
+// left is how long a job still lives: zero for ever, negative when it is over.
+func (p *Proxy) left(h job.Head) time.Duration {
 	if h.Load == nil || h.Load.Keep < 0 {
 		// The store has a default, or knows it from facts that are not in a head.
-		return policy.TTL(p.o.ExpireEvery, p.o.Staleness, false)
+		return p.o.ExpireEvery
 	}
 	keep := keepDuration(h.Load.Keep)
 	if keep == 0 {
-		return policy.TTL(0, p.o.Staleness, sealed)
+		return 0
 	}
-	left := keep - p.o.Now().Sub(h.JID.PlausibleTime(h.Load.Version.Time()))
-	if left <= 0 {
-		return -1
+	if left := keep - p.o.Now().Sub(h.JID.PlausibleTime(h.Load.Version.Time())); left > 0 {
+		return left
 	}
-	return policy.TTL(left, p.o.Staleness, sealed)
+	return -1
 }
 
 // keepDuration is a keep as a duration, zero for ever. Beyond 292 years a duration ends: those are

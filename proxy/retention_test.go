@@ -30,12 +30,13 @@ func TestBackFillTTL(t *testing.T) {
 		age       time.Duration
 		staleness time.Duration
 		min, max  time.Duration
+		fresh     time.Duration // less the jitter
 	}{
 		{name: "new job", keep: 3600, min: 54 * time.Minute, max: time.Hour},
 		{name: "1 s left", keep: 10, age: 9 * time.Second, min: 900 * time.Millisecond, max: time.Second},
 		{name: "for ever", keep: job.KeepForever, min: 0, max: 0},
 		{name: "for 300 years", keep: 300 * 366 * 86400, min: 0, max: 0},
-		{name: "bounded staleness", keep: 3600, staleness: time.Second, min: 900 * time.Millisecond, max: time.Second},
+		{name: "bounded staleness", keep: 3600, staleness: time.Second, fresh: time.Second, min: 54 * time.Minute, max: time.Hour},
 		{name: "the store's default", keep: job.KeepUnset, min: 54 * time.Second, max: time.Minute},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -53,6 +54,9 @@ func TestBackFillTTL(t *testing.T) {
 				s, filled := b.cache.Filled(l.JID)
 				if !filled || s.TTL < c.min || s.TTL > c.max {
 					t.Errorf("filled: %v, for %v; want from %v to %v", filled, s.TTL, c.min, c.max)
+				}
+				if s.Fresh > c.fresh || s.Fresh < c.fresh*9/10 {
+					t.Errorf("filled as fresh for %v; want %v and up to a tenth less", s.Fresh, c.fresh)
 				}
 			})
 		})

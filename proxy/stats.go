@@ -53,6 +53,7 @@ type Stats struct {
 
 	Coalesced       atomic.Uint64 // reads that joined a flight
 	BackfillDropped atomic.Uint64 // fills of a shared tier that found the queue full
+	Stale           atomic.Uint64 // reads answered with what may be old, as no tier could be asked
 	Writes          atomic.Uint64 // calls of Write that were acknowledged
 	WriteErrors     atomic.Uint64 // calls of Write that failed
 	LocalJIDs       atomic.Uint64 // jids of which no shared tier nor the store could say that nobody has them

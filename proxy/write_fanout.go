@@ -22,6 +22,10 @@ func (p *Proxy) fanOut(ctx context.Context, facts []job.Fact) ([]job.Outcome, er
 			taken := p.mergeShared(t, facts)
 			<-answered
 			p.lags[i].end(facts, taken && stored)
+			if i == 0 && stored && p.o.Backplane != nil {
+				// Only now: who is told reads the shared tiers first.
+				p.o.Backplane.Publish(facts...)
+			}
 		})
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.o.WriteBudget)

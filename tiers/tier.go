@@ -73,6 +73,9 @@ type Snapshot struct {
 	Absent bool
 	// TTL is how long the cache may keep it; 0 for as long as it likes.
 	TTL time.Duration
+	// Fresh is how long the cache may answer with it; 0 for as long as it keeps it. A StaleReader
+	// keeps it for longer. Others make Fresh their TTL.
+	Fresh time.Duration
 	// Lease is the lease that the cache gave with its miss, where it gave one.
 	Lease string
 }
@@ -84,6 +87,15 @@ type Filler interface {
 	Fill(ctx context.Context, s Snapshot) error
 	// Evict forgets a job.
 	Evict(ctx context.Context, jid job.JID) error
+}
+
+// StaleReader is a cache that keeps what it may no longer answer with, for when nobody else answers:
+// all that was merged into it is in it, and what others wrote may not be.
+type StaleReader interface {
+	// StaleHead is Head whatever Snapshot.Fresh was.
+	StaleHead(ctx context.Context, jid job.JID) (job.Head, error)
+	// StaleReturns is Returns whatever Snapshot.Fresh was.
+	StaleReturns(ctx context.Context, jid job.JID, q ReturnQuery) (ReturnPage, error)
 }
 
 // Forgetter is a cache that can forget everything at once, for all who share it.

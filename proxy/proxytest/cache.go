@@ -174,8 +174,10 @@ func (c *Cache) fill(s tiers.Snapshot) {
 		d.merge(r)
 	}
 	d.expires = time.Time{}
-	if s.TTL > 0 {
-		d.expires = time.Now().Add(s.TTL)
+	for _, span := range []time.Duration{s.TTL, s.Fresh} {
+		if end := time.Now().Add(span); span > 0 && (d.expires.IsZero() || end.Before(d.expires)) {
+			d.expires = end
+		}
 	}
 }
 

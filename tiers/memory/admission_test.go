@@ -130,7 +130,7 @@ func TestBurst(t *testing.T) {
 // stopRistretto makes ristretto's goroutine wait for the cost of an entry, until it is let go.
 func stopRistretto(c *Cache) (letGo func()) {
 	gate := make(chan struct{})
-	e := newEntry(&shard{jobs: map[job.JID]*entry{}}, tiers.Snapshot{Head: job.Head{JID: "stopper"}}, 0)
+	e := newEntry(&shard{jobs: map[job.JID]*entry{}}, tiers.Snapshot{Head: job.Head{JID: "stopper"}}, 0, 0)
 	e.shard.mu.Lock()
 	go func() {
 		<-gate

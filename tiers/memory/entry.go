@@ -19,6 +19,8 @@ type entry struct {
 	hasReturns bool // returns are all that the job has
 	absent     bool // constant: there is no such job
 	expires    time.Duration
+	// headFresh and returnsFresh are until when the entry may be answered with; 0 for always.
+	headFresh, returnsFresh time.Duration
 
 	headSize int64
 	cost     int64
@@ -39,24 +41,24 @@ type entry struct {
 const entryOverhead = 448
 
 // newEntry makes an entry of a snapshot.
-func newEntry(s *shard, snap tiers.Snapshot, expires time.Duration) *entry {
+func newEntry(s *shard, snap tiers.Snapshot, expires, fresh time.Duration) *entry {
 	e := &entry{jid: snap.Head.JID, shard: s, absent: snap.Absent, expires: expires}
 	e.head.JID = e.jid
 	if !e.absent {
-		e.fill(snap)
+		e.fill(snap, fresh)
 	}
 	e.measure()
 	return e
 }
 
-// fill merges a snapshot into the entry.
-func (e *entry) fill(snap tiers.Snapshot) {
+// fill merges a snapshot, fresh until then, into the entry.
+func (e *entry) fill(snap tiers.Snapshot, fresh time.Duration) {
 	e.head = job.MergeHead(e.head, snap.Head)
-	e.headSize = 0
+	e.headSize, e.headFresh = 0, fresh
 	if !snap.HasReturns {
 		return
 	}
-	e.hasReturns = true
+	e.hasReturns, e.returnsFresh = true, fresh
 	for i := range snap.Returns {
 		e.returns.merge(&snap.Returns[i])
 	}

@@ -90,6 +90,9 @@ type shard struct {
 var (
 	_ tiers.Tier   = (*Cache)(nil)
 	_ tiers.Filler = (*Cache)(nil)
+
+	_ tiers.Forgetter   = (*Cache)(nil)
+	_ tiers.StaleReader = (*Cache)(nil)
 )
 
 // New makes an empty cache. Close ends it.
@@ -141,6 +144,16 @@ func (c *Cache) Head(_ context.Context, jid job.JID) (job.Head, error) {
 	var h job.Head
 	err := c.read(jid, func(e *entry) bool {
 		h = e.head
+		return c.isFresh(e.headFresh)
+	})
+	return h, err
+}
+
+// StaleHead is Head for when nobody else answers.
+func (c *Cache) StaleHead(_ context.Context, jid job.JID) (job.Head, error) {
+	var h job.Head
+	err := c.read(jid, func(e *entry) bool {
+		h = e.head
 		return true
 	})
 	return h, err
@@ -148,9 +161,18 @@ func (c *Cache) Head(_ context.Context, jid job.JID) (job.Head, error) {
 
 // Returns gives returns of a job that is held with all of them.
 func (c *Cache) Returns(_ context.Context, jid job.JID, q tiers.ReturnQuery) (tiers.ReturnPage, error) {
+	return c.returns(jid, q, false)
+}
+
+// StaleReturns is Returns for when nobody else answers.
+func (c *Cache) StaleReturns(_ context.Context, jid job.JID, q tiers.ReturnQuery) (tiers.ReturnPage, error) {
+	return c.returns(jid, q, true)
+}
+
+func (c *Cache) returns(jid job.JID, q tiers.ReturnQuery, stale bool) (tiers.ReturnPage, error) {
 	var page tiers.ReturnPage
 	err := c.read(jid, func(e *entry) bool {
-		if !e.hasReturns {
+		if !e.hasReturns || !stale && !c.isFresh(e.returnsFresh) {
 			return false
 		}
 		page = e.returns.page(q)
@@ -158,6 +180,8 @@ func (c *Cache) Returns(_ context.Context, jid job.JID, q tiers.ReturnQuery) (ti
 	})
 	return page, err
 }
+
+func (c *Cache) isFresh(until time.Duration) bool { return until == 0 || c.since() < until }
 
 // read calls use with the entry of a job, under the lock, and counts what became of it. use says
 // whether the entry has what was asked for.

@@ -50,10 +50,7 @@ func (c *Cache) Fill(_ context.Context, snap tiers.Snapshot) error {
 	if snap.TTL < 0 {
 		return c.Evict(context.Background(), snap.Head.JID)
 	}
-	expires := time.Duration(0)
-	if snap.TTL > 0 {
-		expires = c.since() + snap.TTL
-	}
+	expires, fresh := c.until(snap.TTL), c.until(snap.Fresh)
 	s := c.shard(snap.Head.JID)
 	s.mu.Lock()
 	left := c.sweep(s)
@@ -64,10 +61,10 @@ func (c *Cache) Fill(_ context.Context, snap tiers.Snapshot) error {
 	}
 	switch {
 	case e == nil:
-		c.insert(newEntry(s, snap, expires))
+		c.insert(newEntry(s, snap, expires, fresh))
 	case snap.Absent: // facts came after it was read: they are right
 	default:
-		left = append(left, c.refill(e, snap, expires))
+		left = append(left, c.refill(e, snap, expires, fresh))
 	}
 	s.mu.Unlock()
 	for _, t := range left {
@@ -80,13 +77,21 @@ func (c *Cache) Fill(_ context.Context, snap tiers.Snapshot) error {
 
 // refill merges a snapshot into an entry. What it knew of the returns is not made younger by a
 // snapshot without any.
-func (c *Cache) refill(e *entry, snap tiers.Snapshot, expires time.Duration) *ticket {
+func (c *Cache) refill(e *entry, snap tiers.Snapshot, expires, fresh time.Duration) *ticket {
 	if e.hasReturns && !snap.HasReturns && e.expires != 0 && (expires == 0 || e.expires < expires) {
 		expires = e.expires
 	}
 	e.expires = expires
-	e.fill(snap)
+	e.fill(snap, fresh)
 	return c.resize(e)
+}
+
+// until is when a span from now ends; 0 for never, as 0 is of the span.
+func (c *Cache) until(span time.Duration) time.Duration {
+	if span == 0 {
+		return 0
+	}
+	return c.since() + span
 }
 
 // Evict forgets a job.
@@ -99,6 +104,23 @@ func (c *Cache) Evict(_ context.Context, jid job.JID) error {
 	}
 	s.mu.Unlock()
 	c.tearUp(left)
+	return nil
+}
+
+// ForgetAll forgets every job.
+func (c *Cache) ForgetAll(context.Context) error {
+	for i := range c.shards {
+		s := &c.shards[i]
+		var left []*ticket
+		s.mu.Lock()
+		for _, e := range s.jobs {
+			left = append(left, c.remove(e))
+		}
+		s.mu.Unlock()
+		for _, t := range left {
+			c.tearUp(t)
+		}
+	}
 	return nil
 }
 
