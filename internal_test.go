@@ -29,7 +29,7 @@ var mayImport = map[string][]string{
 	"configs":             {},
 	"testbed":             {"testbed/..."},
 	"testbed/...":         {"testbed/..."},
-	"e2e":                 {"testbed/..."},
+	"e2e/...":             {"testbed/..."},
 	"proxy/proxytest":     {"tiers", "job"},
 	"proxy/journal":       {"tiers", "tiers/embedded/disk", "job"},
 	"proxy/backplane":     {"job"},
