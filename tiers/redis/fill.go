@@ -18,7 +18,7 @@ func (t *Tier) Fill(ctx context.Context, s tiers.Snapshot) error {
 	if s.TTL < 0 {
 		return t.Evict(ctx, jid)
 	}
-	w := write{doing: "fill", lease: s.Lease, hasReturns: s.HasReturns, ttl: t.ttl(s.TTL)}
+	w := write{doing: "fill", lease: s.Lease, hasReturns: s.HasReturns, ttl: t.ttl(s.TTL, s.Fresh)}
 	var entries []entry
 	switch {
 	case s.Absent:
@@ -49,11 +49,15 @@ func (t *Tier) Fill(ctx context.Context, s tiers.Snapshot) error {
 // together.
 const ttlJitter = 0.1
 
-func (t *Tier) ttl(asked time.Duration) time.Duration {
-	if asked == 0 || asked > t.o.TTL {
-		asked = t.o.TTL
+// ttl is the shortest of what is asked for, where it is, and Options.TTL.
+func (t *Tier) ttl(asked ...time.Duration) time.Duration {
+	ttl := t.o.TTL
+	for _, d := range asked {
+		if d > 0 {
+			ttl = min(ttl, d)
+		}
 	}
-	return max(asked-time.Duration(rand.Float64()*ttlJitter*float64(asked)), time.Millisecond)
+	return max(ttl-time.Duration(rand.Float64()*ttlJitter*float64(ttl)), time.Millisecond)
 }
 
 func headEntries(h job.Head) []entry {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,7 +19,10 @@ import (
 )
 
 // shared is one Redis for all tests that do it no harm; each tier has a namespace of its own.
-var shared *testbed.Redis
+var (
+	shared        *testbed.Redis
+	sharedCluster func() (*testbed.RedisCluster, error)
+)
 
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
@@ -33,8 +37,18 @@ func run(m *testing.M) int {
 		return 1
 	}
 	shared = node
+	var clusterBed *testbed.Bed
+	sharedCluster = sync.OnceValues(func() (cluster *testbed.RedisCluster, err error) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		clusterBed, cluster, err = testbed.StartRedisCluster(ctx)
+		return cluster, err
+	})
 	code := m.Run()
-	if err := bed.Close(); err != nil {
+	if clusterBed != nil {
+		err = clusterBed.Close()
+	}
+	if err := errors.Join(err, bed.Close()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -91,19 +105,13 @@ func start(t testing.TB, o testbed.RedisOptions) *testbed.Redis {
 	return node
 }
 
+// startCluster gives the cluster that tests have in common, started by the first.
 func startCluster(t testing.TB) *testbed.RedisCluster {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	bed, cluster, err := testbed.StartRedisCluster(ctx)
+	cluster, err := sharedCluster()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := bed.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	return cluster
 }
 

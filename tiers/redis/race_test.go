@@ -126,17 +126,22 @@ func TestGuard(t *testing.T) {
 
 // TestGuardOfGeneration: who has a fact on its way is forgotten with the generation, and with a flush.
 func TestGuardOfGeneration(t *testing.T) {
+	t.Parallel()
 	node := start(t, testbed.RedisOptions{})
 	o := defaults(redis.Options{Addrs: []string{node.Address()}})
 	eager := open(t, o)
 	o.Guard = time.Hour
 	careful := open(t, o)
-	for name, forget := range map[string]func() error{
-		"first":  func() error { return nil },
-		"forget": func() error { return eager.ForgetAll(t.Context()) },
-		"flush":  func() error { return raw(t, node).FlushAll(t.Context()).Err() },
+	for _, c := range []struct {
+		name   string
+		forget func() error
+	}{
+		{"first", func() error { return nil }},
+		{"forget", func() error { return eager.ForgetAll(t.Context()) }},
+		{"flush", func() error { return raw(t, node).FlushAll(t.Context()).Err() }},
 	} {
-		if err := forget(); err != nil {
+		name := c.name
+		if err := c.forget(); err != nil {
 			t.Fatal(err)
 		}
 		if lease := leaseOf(t, careful, jid); lease != "" {

@@ -34,6 +34,7 @@ func within(t *testing.T, f func()) {
 
 // TestDeadlineEndsCall: by default the deadline of a context is ignored once a command was sent.
 func TestDeadlineEndsCall(t *testing.T) {
+	t.Parallel()
 	node := start(t, testbed.RedisOptions{})
 	tier := open(t, redis.Options{Addrs: []string{node.Address()}, ReadTimeout: time.Hour, DialTimeout: time.Hour})
 	create(t, tier, jid)
@@ -65,6 +66,7 @@ func TestDeadlineEndsCall(t *testing.T) {
 
 // TestReadTimeout: a Redis that hangs is given up after our own time, whatever time the caller has.
 func TestReadTimeout(t *testing.T) {
+	t.Parallel()
 	node := start(t, testbed.RedisOptions{})
 	tier := open(t, redis.Options{
 		Addrs: []string{node.Address()}, ReadTimeout: 50 * time.Millisecond, DialTimeout: 20 * time.Second,
@@ -81,6 +83,7 @@ func TestReadTimeout(t *testing.T) {
 
 // TestFullPool: by default a call waits for a connection for a second longer than for an answer.
 func TestFullPool(t *testing.T) {
+	t.Parallel()
 	node := start(t, testbed.RedisOptions{})
 	tier := open(t, redis.Options{
 		Addrs: []string{node.Address()}, PoolSize: 2, ReadTimeout: time.Hour, DialTimeout: time.Hour,
@@ -157,6 +160,7 @@ func TestOneDial(t *testing.T) {
 
 // TestNothingListens: the call fails and says where, and the next one after a start works.
 func TestNothingListens(t *testing.T) {
+	t.Parallel()
 	node := start(t, testbed.RedisOptions{})
 	tier := open(t, redis.Options{Addrs: []string{node.Address()}})
 	create(t, tier, jid)
@@ -188,6 +192,7 @@ func TestNothingListens(t *testing.T) {
 // TestNothingButOurCommands: by default each connection asks for maintenance notifications and sends names of
 // the library, which Redis 7.0 answers with errors.
 func TestNothingButOurCommands(t *testing.T) {
+	t.Parallel()
 	node := start(t, testbed.RedisOptions{})
 	tier := open(t, redis.Options{Addrs: []string{node.Address()}})
 	create(t, tier, jid)
