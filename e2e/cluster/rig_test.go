@@ -60,6 +60,7 @@ func theRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.settle(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			for _, m := range r.masters() {
@@ -128,6 +129,18 @@ cassandra:
   hosts: [%q]
   replication-factor: 1
 `, name, node, r.redis.Address(), r.cassandra.Address())
+}
+
+// settle waits until both daemons reach Cassandra and nothing waits in their journals.
+func (r *rig) settle(t *testing.T) {
+	t.Helper()
+	for _, m := range r.masters() {
+		eventually(t, time.Minute, m.drained)
+		eventually(t, time.Minute, func() error {
+			_, err := m.list()
+			return err
+		})
+	}
 }
 
 // stop ends everything and says what was left behind.
