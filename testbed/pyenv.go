@@ -42,10 +42,10 @@ func pyenvScript(ctx context.Context, script, arg string) (string, error) {
 	return strings.TrimSpace(out.String()), nil
 }
 
-// BuildSaltern gives the path of a saltern binary: the one that the environment variable SALTERN names, or one
+// BuildSaltern gives the path of a saltern binary: the one that the environment variable SALTERN_BIN names, or one
 // built from the checkout into dir.
 func BuildSaltern(ctx context.Context, dir string) (string, error) {
-	if path := os.Getenv("SALTERN"); path != "" {
+	if path := os.Getenv("SALTERN_BIN"); path != "" {
 		return path, nil
 	}
 	path := filepath.Join(dir, "saltern")
