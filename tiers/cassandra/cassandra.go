@@ -25,9 +25,10 @@
 //
 // # Outcomes
 //
-// Repeat, Differs and Created are found by reads beside or after the write. Two writers at the same moment may
-// each be told Stored for one minion; Created is exact, as its read follows the write, both by quorum. Dropped is
-// said where this process knows that the job is marked nocache; otherwise a return is stored, and never read.
+// Repeat, Differs and Dropped are said by what this process has written itself: a minion sends a return again to the
+// master that it sent it to. Otherwise a return is Stored; whoever reads it takes the first one all the same, and none that
+// is newer than the job's nocache mark. Created is found by a read after the write, both by quorum: of several first
+// writers at once at most one is told so.
 package cassandra
 
 import (
@@ -58,11 +59,14 @@ type Store struct {
 
 	link link
 
-	rows   *batcher[row]
-	checks *batcher[*check]
-	known  *known
-	days   *generations[dayKey, struct{}]
-	slots  *generations[slotKey, struct{}]
+	rows  *batcher[row]
+	known *known
+	days  *generations[dayKey, struct{}]
+	slots *generations[slotKey, struct{}]
+	// returned are the returns that this process has stored lately, by the hash of job and minion.
+	returned *generations[uint64, seenReturn]
+	// newest is the time of the newest job that each minion has returned, in microseconds: a hint.
+	newest *generations[job.Minion, int64]
 
 	clampOnce sync.Once
 	corrupt   atomic.Uint64
@@ -80,10 +84,11 @@ func Open(o Options) (*Store, error) {
 	s.reads, s.writes = o.consistencies()
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.rows = newBatcher(s.ctx, rowLimits, s.sendRows)
-	s.checks = newBatcher(s.ctx, checkLimits, s.sendChecks)
 	s.known = newKnown()
 	s.days = newGenerations[dayKey, struct{}](4096)
 	s.slots = newGenerations[slotKey, struct{}](4096)
+	s.returned = newGenerations[uint64, seenReturn](seenReturns)
+	s.newest = newGenerations[job.Minion, int64](knownJobs)
 	s.link.down(errNotYet)
 	s.loops.Go(s.keepSession)
 	return s, nil

@@ -1,8 +1,11 @@
 package cassandra
 
 import (
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 
 	"saltern/job"
 )
@@ -63,14 +66,40 @@ type knownJob struct {
 	// born says that the row of its birth is stored, of the class bornClass.
 	born      bool
 	bornClass int
-	// marked is when its row in the list was last marked as changed, of the class markedClass.
-	marked      time.Time
-	markedClass int
-	// returns is how many returns this process has put into the first bucket.
+	// changed is when its row in the list was last marked as changed, of the class changedClass.
+	changed      time.Time
+	changedClass int
+	// returns is how many returns this process has written, marked the last bucket that readers know of.
 	returns int
-	// spilled says that readers know of the other buckets.
-	spilled bool
+	marked  int32
 	noCache bool
+	// listed are the hashes of the minions that it was sent to and that have their rows in jobs_by_minion of the class
+	// listedClass, sorted. They are few enough to be kept: see maxListed.
+	listed      []uint64
+	listedClass int
+}
+
+// maxListed bounds the minions of one job that are remembered: 500 kB.
+const maxListed = 65_536
+
+// list remembers that minions have their rows. The caller holds mu.
+func (j *knownJob) list(hashes []uint64, class int) {
+	if len(hashes)+len(j.listed) > maxListed {
+		return
+	}
+	if j.listedClass != class {
+		j.listed, j.listedClass = nil, class
+	}
+	j.listed = slices.Compact(slices.Sorted(slices.Values(append(j.listed, hashes...))))
+}
+
+// lists says whether a minion has its row. The caller holds mu.
+func (j *knownJob) lists(id job.Minion, class int) bool {
+	if j.listedClass != class {
+		return false
+	}
+	_, found := slices.BinarySearch(j.listed, xxhash.Sum64String(string(id)))
+	return found
 }
 
 // known are the jobs that this process wrote to lately.

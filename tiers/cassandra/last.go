@@ -79,7 +79,10 @@ func (s *Store) LastFunctions(ctx context.Context, fun string) ([]job.LastFuncti
 					s.dropCorrupt("last_functions", "", err)
 					continue
 				}
-				l.Seen = time.UnixMicro(seen).UTC()
+				l.Seen = l.Version.Time()
+				if at := time.UnixMicro(seen).UTC(); at.After(l.Seen) {
+					l.Seen = at
+				}
 				shards[n] = addLast(shards[n], l)
 			}
 			return iter.Close()

@@ -12,13 +12,14 @@ import (
 	"saltern/tiers"
 )
 
-// Pages of rows asked of one bucket at a time. A row has 32 KiB at most; with all buckets open 31 of the smaller ones
-// are in memory.
+// Rows asked for at a time, of a job with one bucket and of each bucket of a job with several. A row has 32 KiB at most,
+// and mostly one.
 const (
-	pageRows      = 500
-	spillPageRows = 64
-	// bodiesAtOnce is how many payloads that are in chunks are fetched at once.
-	bodiesAtOnce = 8
+	pageRows   = 500
+	bucketPage = 64
+	// bodiesAtOnce is how many payloads that are in chunks are fetched at once, bucketsAtOnce how many buckets are opened.
+	bodiesAtOnce  = 8
+	bucketsAtOnce = 8
 )
 
 // Returns gives returns of a job in the order of their minions, a page at a time.
@@ -56,18 +57,32 @@ type storedReturn struct {
 
 // reading reads the returns of a job over all of its buckets.
 type reading struct {
-	s   *Store
-	jid job.JID
-	q   tiers.ReturnQuery
+	s       *Store
+	session *gocql.Session
+	jid     job.JID
+	q       tiers.ReturnQuery
+	sources []*source
 	// exists says that there is something of the job in returns.
 	exists bool
-	// spilled says that there are buckets beside the first.
-	spilled bool
-	// marked is the version of the job's nocache mark; returns that came later are not kept. It is set
-	// with noCache.
-	noCache bool
-	marked  job.Version
-	sources []*source
+	marks
+}
+
+// marks are what the first bucket says of the job.
+type marks struct {
+	// last is the number of the last bucket.
+	last int32
+	// noCache is the version from which on no returns are kept; 0 for none.
+	noCache job.Version
+}
+
+func (m *marks) add(version int64) {
+	if version >= 0 {
+		m.last = max(m.last, int32(version))
+		return
+	}
+	if v := job.Version(-version); m.noCache == 0 || v < m.noCache {
+		m.noCache = v
+	}
 }
 
 // source is one bucket, read row by row in the order of minions and versions.
@@ -96,92 +111,85 @@ func (s *Store) openReturns(ctx context.Context, jid job.JID, q tiers.ReturnQuer
 		after := func(m job.Minion) bool { return q.After == "" || m > q.After }
 		q.Only = append([]job.Minion{}, filter(job.UnionMinions(q.Only), after)...) // not nil: none is not all
 	}
-	r := &reading{s: s, jid: jid, q: q}
-	if err := r.open(ctx, session, 0, pageRows); err != nil {
-		return nil, err
-	}
-	if !r.exists && (q.After != "" || q.Only != nil) {
-		// The static columns come only with a row.
-		if err := r.readStatic(ctx, session); err != nil {
-			r.close()
-			return nil, err
-		}
-	}
-	if r.noCache {
-		if err := r.readMark(ctx); err != nil {
-			r.close()
-			return nil, err
-		}
-	}
-	if !r.spilled {
-		return r, nil
-	}
-	r.exists = true
-	if err := r.openSpilled(ctx, session); err != nil {
+	r := &reading{s: s, session: session, jid: jid, q: q}
+	if err := r.openAll(ctx); err != nil {
 		r.close()
 		return nil, err
 	}
 	return r, nil
 }
 
-// openSpilled opens the buckets beside the first, several at a time, as opening reads a first page.
-func (r *reading) openSpilled(ctx context.Context, session *gocql.Session) error {
-	opened := make([]*reading, buckets-1)
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(8)
-	for i := range opened {
-		one := &reading{s: r.s, jid: r.jid, q: r.q}
-		opened[i] = one
-		g.Go(func() error {
-			// The context of an iterator has to live as long as it.
-			if err := gctx.Err(); err != nil {
-				return err
-			}
-			return one.open(ctx, session, int16(i+1), spillPageRows)
+func (r *reading) openAll(ctx context.Context) error {
+	var g errgroup.Group
+	var m marks
+	if r.q.Only == nil && r.q.After != "" {
+		// The marks are in front of where the reading begins.
+		g.Go(func() (err error) {
+			m, err = r.readMarks(ctx)
+			return err
 		})
 	}
-	err := g.Wait()
-	for _, one := range opened {
-		r.sources = append(r.sources, one.sources...)
+	first, err := r.open(ctx, 0, pageRows)
+	r.sources = append(r.sources, first)
+	if err = errors.Join(err, g.Wait()); err != nil {
+		return err
 	}
+	r.marks.last = max(r.marks.last, m.last)
+	if m.noCache > 0 {
+		r.marks.noCache = m.noCache
+	}
+	// Several at a time, as opening reads a first page. They have no marks.
+	others := make([]*source, r.marks.last)
+	g.SetLimit(bucketsAtOnce)
+	for i := range others {
+		g.Go(func() (err error) {
+			others[i], err = r.open(ctx, int32(i+1), bucketPage)
+			return err
+		})
+	}
+	err = g.Wait()
+	r.sources = append(r.sources, others...)
 	return err
 }
 
-// open opens one bucket.
-func (r *reading) open(ctx context.Context, session *gocql.Session, bucket int16, rows int) error {
-	only := r.q.Only
-	if only != nil && bucket > 0 {
-		only = filter(only, func(m job.Minion) bool { return bucketOf(m) == bucket })
-	}
-	if only != nil && len(only) == 0 {
-		return nil
-	}
-	src := &source{iter: r.query(session, bucket, only).PageSize(rows).IterContext(ctx)}
-	r.sources = append(r.sources, src)
-	return r.advance(ctx, src)
+// open opens one bucket, at its first row.
+func (r *reading) open(ctx context.Context, bucket int32, rows int) (*source, error) {
+	src := &source{iter: r.query(bucket).PageSize(rows).IterContext(ctx)}
+	return src, r.advance(ctx, src)
 }
 
-func (r *reading) query(session *gocql.Session, bucket int16, only []job.Minion) *gocql.Query {
-	pick := func(full, heads string) string {
+func (r *reading) query(bucket int32) *gocql.Query {
+	pick := func(full, headers string) string {
 		if r.q.NoPayload {
-			return heads
+			return headers
 		}
 		return full
 	}
 	var q *gocql.Query
 	switch jid := string(r.jid); {
-	case only != nil:
-		ids := make([]string, len(only))
-		for i, m := range only {
-			ids[i] = string(m)
+	case r.q.Only != nil:
+		ids := []string{""} // the marks
+		for _, m := range r.q.Only {
+			ids = append(ids, string(m))
 		}
-		q = session.Query(pick(selectReturnsOnly, selectHeadersOnly), jid, bucket, ids)
+		q = r.session.Query(pick(selectReturnsOnly, selectHeadersOnly), jid, bucket, ids)
 	case r.q.After != "":
-		q = session.Query(pick(selectReturnsAfter, selectHeadersAfter), jid, bucket, string(r.q.After))
+		q = r.session.Query(pick(selectReturnsAfter, selectHeadersAfter), jid, bucket, string(r.q.After))
 	default:
-		q = session.Query(pick(selectReturns, selectHeaders), jid, bucket)
+		q = r.session.Query(pick(selectReturns, selectHeaders), jid, bucket)
 	}
 	return r.s.hedged(q.Consistency(r.s.reads))
+}
+
+func (r *reading) readMarks(ctx context.Context) (m marks, err error) {
+	iter := r.session.Query(selectHeadersOnly, string(r.jid), int32(0), []string{""}).Consistency(r.s.reads).IterContext(ctx)
+	var minion string
+	var version, digest int64
+	var head []byte
+	for iter.Scan(&minion, &version, &digest, &head) {
+		m.add(version)
+	}
+	return m, r.s.fail(ctx, "read of returns", iter.Close())
 }
 
 func filter(ids []job.Minion, keep func(job.Minion) bool) []job.Minion {
@@ -197,7 +205,10 @@ func (r *reading) advance(ctx context.Context, src *source) error {
 			return err
 		}
 		switch {
-		case row.minion == "": // the static columns alone
+		case row.minion == "":
+			// Only the first bucket has marks, and it is opened before the others.
+			r.exists = true
+			r.marks.add(int64(row.version))
 		case !src.ok:
 			src.row, src.ok = row, true
 		case row.minion != src.row.minion:
@@ -212,41 +223,15 @@ func (r *reading) advance(ctx context.Context, src *source) error {
 func (r *reading) scan(ctx context.Context, src *source) (row storedReturn, ok bool, err error) {
 	var minion string
 	var version int64
-	var spilled, noCache bool
-	into := []any{&spilled, &noCache, &minion, &version, &row.digest, &row.head, &row.body}
+	into := []any{&minion, &version, &row.digest, &row.head, &row.body} // the driver reuses the bytes that it is given
 	if r.q.NoPayload {
-		into = into[:6]
+		into = into[:4]
 	}
 	if !src.iter.Scan(into...) {
 		return row, false, r.s.fail(ctx, "read of returns", src.iter.Close())
 	}
-	r.exists, r.spilled, r.noCache = true, r.spilled || spilled, r.noCache || noCache
 	row.minion, row.version = job.Minion(minion), job.Version(version)
 	return row, true, nil
-}
-
-func (r *reading) readStatic(ctx context.Context, session *gocql.Session) error {
-	err := session.Query(selectReturnsStatic, string(r.jid), int16(0)).Consistency(r.s.reads).ScanContext(ctx, &r.spilled, &r.noCache)
-	if errors.Is(err, gocql.ErrNotFound) {
-		return nil
-	}
-	r.exists = err == nil
-	return r.s.fail(ctx, "read of returns", err)
-}
-
-// readMark reads since when the job keeps no returns.
-func (r *reading) readMark(ctx context.Context) error {
-	rows, err := r.s.headRows(ctx, r.jid, headNoCache)
-	if err != nil {
-		return err
-	}
-	h, err := r.s.head(ctx, r.jid, rows, false)
-	if err == nil && h.NoCache != nil {
-		r.marked = h.NoCache.Version
-	} else {
-		r.noCache = false
-	}
-	return err
 }
 
 // next gives the next row over all sources, nil at the end.
@@ -274,7 +259,8 @@ func (r *reading) next(ctx context.Context) (*storedReturn, error) {
 				return nil, err
 			}
 		}
-		if !r.noCache || row.version < r.marked {
+		r.exists = true
+		if r.noCache == 0 || row.version < r.noCache {
 			return r.settle(row), nil
 		}
 	}

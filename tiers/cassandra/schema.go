@@ -25,8 +25,7 @@ const SchemaVersion = 1
 var migrations = [][]string{{
 	`CREATE TABLE IF NOT EXISTS heads (jid blob, kind tinyint, name blob, data blob,
 		PRIMARY KEY (jid, kind, name)) WITH %[1]s`,
-	`CREATE TABLE IF NOT EXISTS returns (jid blob, bucket smallint, spilled boolean STATIC, nocache boolean STATIC,
-		minion blob, version bigint, digest bigint, head blob, body blob,
+	`CREATE TABLE IF NOT EXISTS returns (jid blob, bucket int, minion blob, version bigint, digest bigint, head blob, body blob,
 		PRIMARY KEY ((jid, bucket), minion, version, digest)) WITH %[1]s`,
 	`CREATE TABLE IF NOT EXISTS chunks (owner blob, name blob, version bigint, n int, data blob,
 		PRIMARY KEY ((owner, name, version), n)) WITH %[1]s AND compression = {'enabled': 'false'}`,

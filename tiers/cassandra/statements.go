@@ -8,18 +8,14 @@ const (
 	selectHeadKind  = `SELECT kind, name, data FROM heads WHERE jid = ? AND kind = ?`
 	selectHeadTimes = `SELECT kind, name, writetime(data) FROM heads WHERE jid = ?`
 
-	insertReturn        = `INSERT INTO returns (jid, bucket, minion, version, digest, head, body) VALUES (?, ?, ?, ?, ?, ?, ?) USING TTL ? AND TIMESTAMP ?`
-	updateSpilled       = `UPDATE returns USING TTL ? AND TIMESTAMP ? SET spilled = true WHERE jid = ? AND bucket = ?`
-	updateNoCache       = `UPDATE returns USING TTL ? AND TIMESTAMP ? SET nocache = true WHERE jid = ? AND bucket = ?`
-	selectReturns       = `SELECT spilled, nocache, minion, version, digest, head, body FROM returns WHERE jid = ? AND bucket = ?`
-	selectReturnsAfter  = `SELECT spilled, nocache, minion, version, digest, head, body FROM returns WHERE jid = ? AND bucket = ? AND minion > ?`
-	selectReturnsOnly   = `SELECT spilled, nocache, minion, version, digest, head, body FROM returns WHERE jid = ? AND bucket = ? AND minion IN ?`
-	selectHeaders       = `SELECT spilled, nocache, minion, version, digest, head FROM returns WHERE jid = ? AND bucket = ?`
-	selectHeadersAfter  = `SELECT spilled, nocache, minion, version, digest, head FROM returns WHERE jid = ? AND bucket = ? AND minion > ?`
-	selectHeadersOnly   = `SELECT spilled, nocache, minion, version, digest, head FROM returns WHERE jid = ? AND bucket = ? AND minion IN ?`
-	selectReturnsStatic = `SELECT spilled, nocache FROM returns WHERE jid = ? AND bucket = ? LIMIT 1`
-	selectDigests       = `SELECT minion, version, digest FROM returns WHERE jid = ? AND bucket = ? AND minion IN ?`
-	selectVersions      = `SELECT minion, version FROM returns WHERE jid = ? AND bucket = ?`
+	insertReturn       = `INSERT INTO returns (jid, bucket, minion, version, digest, head, body) VALUES (?, ?, ?, ?, ?, ?, ?) USING TTL ? AND TIMESTAMP ?`
+	selectReturns      = `SELECT minion, version, digest, head, body FROM returns WHERE jid = ? AND bucket = ?`
+	selectReturnsAfter = `SELECT minion, version, digest, head, body FROM returns WHERE jid = ? AND bucket = ? AND minion > ?`
+	selectReturnsOnly  = `SELECT minion, version, digest, head, body FROM returns WHERE jid = ? AND bucket = ? AND minion IN ?`
+	selectHeaders      = `SELECT minion, version, digest, head FROM returns WHERE jid = ? AND bucket = ?`
+	selectHeadersAfter = `SELECT minion, version, digest, head FROM returns WHERE jid = ? AND bucket = ? AND minion > ?`
+	selectHeadersOnly  = `SELECT minion, version, digest, head FROM returns WHERE jid = ? AND bucket = ? AND minion IN ?`
+	selectVersions     = `SELECT minion, version FROM returns WHERE jid = ? AND bucket = ?`
 
 	insertChunk  = `INSERT INTO chunks (owner, name, version, n, data) VALUES (?, ?, ?, ?, ?) USING TTL ? AND TIMESTAMP ?`
 	selectChunks = `SELECT n, data FROM chunks WHERE owner = ? AND name = ? AND version = ?`

@@ -63,14 +63,12 @@ func (s *Store) Merge(ctx context.Context, facts []job.Fact) ([]job.Outcome, err
 			return nil, err
 		}
 	}
-	w.sendChecks()
 	if err := w.send(); err != nil {
 		return nil, err
 	}
 	for _, done := range w.acknowledged {
 		done()
 	}
-	w.takeChecks()
 	w.findCreated(facts)
 	return w.outcomes, nil
 }
@@ -84,7 +82,6 @@ type writing struct {
 	outcomes []job.Outcome
 	// acknowledged are called once everything is stored.
 	acknowledged []func()
-	checks       []*check
 	// fresh are jobs of which nothing was known before this call.
 	fresh map[job.JID]bool
 	// written are the timestamps of the rows of heads.
@@ -92,7 +89,7 @@ type writing struct {
 	// noCached are the jobs that this call marks.
 	noCached map[job.JID]bool
 	// returned are the first returns of this call, by job and minion.
-	returned map[returnKey]job.Return
+	returned map[returnKey]seenReturn
 }
 
 // group are rows of one partition.

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"hash/fnv"
 
+	"github.com/cespare/xxhash/v2"
+
 	"saltern/job"
 )
 
@@ -92,9 +94,16 @@ func (w *writing) minions(f job.Minions) error {
 	}
 	w.headRow(f.JID, f.Version, headMinions, name, cell, life.ttl)
 	w.arrived(j, f.JID, at, life, f.Version)
-	for _, id := range f.IDs {
+	hashes := make([]uint64, len(f.IDs))
+	for i, id := range f.IDs {
+		hashes[i] = xxhash.Sum64String(string(id))
 		w.minionJob(f.JID, id, at, life, f.Version)
 	}
+	w.acknowledged = append(w.acknowledged, func() {
+		j.mu.Lock()
+		j.list(hashes, life.class)
+		j.mu.Unlock()
+	})
 	return nil
 }
 
@@ -107,7 +116,7 @@ func (w *writing) noCache(f job.NoCache) error {
 	if err := w.head(f.JID, f.Version, headNoCache, name, job.Encode(f)); err != nil {
 		return err
 	}
-	w.add(returnsPartition(f.JID, 0), len(f.JID), updateNoCache, life.ttl, stamp(f.Version), string(f.JID), int16(0))
+	w.markReturns(f.JID, -int64(f.Version), f.Version, life)
 	if w.noCached == nil {
 		w.noCached = make(map[job.JID]bool, 1)
 	}

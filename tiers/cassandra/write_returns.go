@@ -1,7 +1,6 @@
 package cassandra
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 
@@ -11,20 +10,23 @@ import (
 	"saltern/tiers"
 )
 
-// The returns of a job go into its first bucket until this process has put bucketRows of them there; the rest goes,
-// by the hash of the minion, into the other buckets. So a job of 20 minions is one partition, one of 60,000 has some
-// 2,000 rows in each of 32, and nobody has to know how many minions a job will have. A static column in the first
-// bucket tells readers of the others.
-const (
-	bucketRows = 2000
-	buckets    = 32
-)
+// The returns of a job go into its first bucket until this process has put bucketRows of them there, then into the
+// second, and so on. So a job of 20 minions is one partition, one of 60,000 minions is 30, nobody has to know how many
+// minions a job will have, and what comes at one time goes to one partition and shares a batch. Several processes may
+// each put that many into a bucket.
+const bucketRows = 2000
 
-// bucketOf is the bucket of a minion once the first is full.
-func bucketOf(id job.Minion) int16 { return int16(1 + xxhash.Sum64String(string(id))%(buckets-1)) }
+// The first bucket also has marks: rows with the minion "", which is none. In place of a version each has the number of a
+// further bucket, or, negative, the version of a nocache mark.
 
-func returnsPartition(jid job.JID, bucket int16) string {
-	return string(append([]byte{'r', byte(bucket)}, jid...))
+func returnsPartition(jid job.JID, bucket int32) string {
+	return string(binary.BigEndian.AppendUint32([]byte{'r'}, uint32(bucket))) + string(jid)
+}
+
+// markReturns writes a mark into the first bucket.
+func (w *writing) markReturns(jid job.JID, mark int64, v job.Version, l life) {
+	w.add(returnsPartition(jid, 0), len(jid), insertReturn,
+		string(jid), int32(0), "", mark, int64(0), []byte{}, []byte{}, l.ttl, stamp(v))
 }
 
 // ret writes a return: the header and the payload each in a cell, in the row of its minion, version and digest, so that
@@ -55,43 +57,52 @@ func (w *writing) ret(i int, f job.Return) error {
 	w.add(returnsPartition(f.JID, bucket), len(header)+len(cell), insertReturn,
 		string(f.JID), bucket, string(f.Minion), int64(f.Version), digest, header, cell, life.ttl, stamp(f.Version))
 	w.arrived(j, f.JID, at, life, f.Version)
-	w.minionJob(f.JID, f.Minion, at, life, f.Version)
+	j.mu.Lock()
+	listed := j.lists(f.Minion, life.class)
+	j.mu.Unlock()
+	if !listed {
+		w.minionJob(f.JID, f.Minion, at, life, f.Version)
+	}
 	w.last(f, at.UnixMicro(), life)
-	w.check(i, f, bucket, digest)
+	w.compare(i, f, digest)
 	return nil
 }
 
 // bucket gives the bucket of a return, or says that the job keeps none.
-func (w *writing) bucket(j *knownJob, f job.Return, l life) (bucket int16, dropped bool) {
+func (w *writing) bucket(j *knownJob, f job.Return, l life) (bucket int32, dropped bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.noCache || w.noCached[f.JID] {
 		return 0, true
 	}
-	if j.returns < bucketRows {
-		j.returns++
-		return 0, false
-	}
-	if !j.spilled {
-		w.add(returnsPartition(f.JID, 0), len(f.JID), updateSpilled, l.ttl, stamp(f.Version), string(f.JID), int16(0))
+	bucket = int32(j.returns / bucketRows)
+	j.returns++
+	if bucket > j.marked {
+		// Each call that comes before the mark is acknowledged writes it too: each has to be read.
+		w.markReturns(f.JID, int64(bucket), f.Version, l)
 		w.acknowledged = append(w.acknowledged, func() {
 			j.mu.Lock()
-			j.spilled = true
+			j.marked = max(j.marked, bucket)
 			j.mu.Unlock()
 		})
 	}
-	return bucketOf(f.Minion), false
+	return bucket, false
 }
 
 // last writes what a minion did last: the timestamp is the time of the job, so that the later job stays, and of two
-// returns of one job the larger value, which begins with its version. When it was seen is of no job in particular.
+// returns of one job the larger value, which begins with its version. The version says when the minion was seen, too;
+// only a return to an earlier job than one that this process has seen has to say it by itself.
 func (w *writing) last(f job.Return, at int64, l life) {
 	n, class := shard(string(f.Minion), lastShards), int16(l.class)
-	data := encodeLast(f, at)
 	key := partition("l", 0, n)
+	if newest, _ := w.s.newest.get(f.Minion); at < newest {
+		seen := f.Version.Time().UnixMicro()
+		w.add(key, 0, updateSeen, l.ttl, seen, seen, n, string(f.Minion), class)
+	} else {
+		w.s.newest.put(f.Minion, at)
+	}
+	data := encodeLast(f, at)
 	w.add(key, len(data), insertLast, n, string(f.Minion), class, data, l.ttl, at)
-	now := w.s.o.Now().UnixMicro()
-	w.add(key, 0, updateSeen, l.ttl, now, now, n, string(f.Minion), class)
 }
 
 // returnPlace is where the chunks of a payload are.
@@ -118,96 +129,53 @@ func digestOf(r job.Return) int64 {
 	return int64(h.Sum64())
 }
 
-// check is the question whether another return of a minion is stored.
-type check struct {
-	jid    job.JID
-	bucket int16
-	minion job.Minion
-	// fact is the place of the return in its call.
-	fact    int
+// seenReturn is a return that this process has stored: the first of its minion and job that it knows.
+type seenReturn struct {
 	version job.Version
 	digest  int64
-	done    <-chan error
-	// found says that first and its digest are those of the first other return.
-	found       bool
-	first       job.Version
-	firstDigest int64
 }
 
-// checkLimits bound one question; a page of answers is small.
-var checkLimits = limits{items: 100, bytes: 1 << 20, inFlight: 2, all: 64}
+// seenReturns is a generation: 200,000 returns at most, some 15 MB.
+const seenReturns = 100_000
 
-// check notes a question about a return. One that is in this call twice needs none.
-func (w *writing) check(i int, f job.Return, bucket int16, digest int64) {
-	key := returnKey{f.JID, f.Minion}
-	if before, twice := w.returned[key]; twice {
-		w.outcomes[i] = outcomeOf(f.Version, digest, before.Version, digestOf(before))
-		if before.Version <= f.Version {
-			return
+func seenKey(f job.Return) uint64 {
+	return xxhash.Sum64String(string(f.JID) + "\x00" + string(f.Minion))
+}
+
+// compare says whether this process has stored another return of the minion before. A minion sends its return again to
+// the master that it sent it to, so that the process that knows is the one that is asked; a question to Cassandra beside
+// every write halved the returns a second.
+func (w *writing) compare(i int, f job.Return, digest int64) {
+	this := seenReturn{f.Version, digest}
+	key := seenKey(f)
+	before, seen := w.returned[returnKey{f.JID, f.Minion}]
+	if !seen {
+		before, seen = w.s.returned.get(key)
+	}
+	first := this
+	if seen {
+		w.outcomes[i] = outcomeOf(this, before)
+		if before.version <= this.version {
+			first = before
 		}
 	}
 	if w.returned == nil {
-		w.returned = make(map[returnKey]job.Return, 1)
+		w.returned = make(map[returnKey]seenReturn, 1)
 	}
-	w.returned[key] = f
-	w.checks = append(w.checks, &check{jid: f.JID, bucket: bucket, minion: f.Minion, fact: i, version: f.Version, digest: digest})
+	w.returned[returnKey{f.JID, f.Minion}] = first
+	w.acknowledged = append(w.acknowledged, func() { w.s.returned.put(key, first) })
 }
 
-// sendChecks asks beside the write: nothing waits for an answer but the caller who wants to know.
-func (w *writing) sendChecks() {
-	for _, c := range w.checks {
-		c.done = w.s.checks.put(w.ctx, returnsPartition(c.jid, c.bucket), []*check{c}, len(c.minion))
-	}
-}
-
-// takeChecks makes outcomes of the answers. A question that failed leaves Stored: the return is.
-func (w *writing) takeChecks() {
-	for _, c := range w.checks {
-		select {
-		case err := <-c.done:
-			if err == nil && c.found && w.outcomes[c.fact] == job.Stored {
-				w.outcomes[c.fact] = outcomeOf(c.version, c.digest, c.first, c.firstDigest)
-			}
-		case <-w.ctx.Done():
-			return
-		}
-	}
-}
-
-// outcomeOf compares a return with another one that is there.
-func outcomeOf(v job.Version, digest int64, there job.Version, thereDigest int64) job.Outcome {
+// outcomeOf compares a return with another one that was there.
+func outcomeOf(this, before seenReturn) job.Outcome {
 	switch {
-	case digest == thereDigest:
+	case this.digest == before.digest:
 		return job.Repeat
-	case v < there: // it came later and is the first one all the same
+	case this.version < before.version: // it came later and is the first one all the same
 		return job.Stored
 	default:
 		return job.Differs
 	}
-}
-
-// sendChecks asks about minions of one bucket of one job.
-func (s *Store) sendChecks(ctx context.Context, checks []*check) error {
-	session, err := s.session()
-	if err != nil {
-		return err
-	}
-	ids := make([]string, len(checks))
-	for i, c := range checks {
-		ids[i] = string(c.minion)
-	}
-	iter := session.Query(selectDigests, string(checks[0].jid), checks[0].bucket, ids).Consistency(s.reads).IterContext(ctx)
-	var minion string
-	var version, digest int64
-	for iter.Scan(&minion, &version, &digest) {
-		for _, c := range checks {
-			// Its own row may be there already.
-			if c.minion == job.Minion(minion) && c.version != job.Version(version) && (!c.found || job.Version(version) < c.first) {
-				c.found, c.first, c.firstDigest = true, job.Version(version), digest
-			}
-		}
-	}
-	return iter.Close()
 }
 
 // findCreated asks, after the write, whether these are all the facts of jobs that this process had not met. Both writing
@@ -251,14 +219,13 @@ func (w *writing) alone(jid job.JID) (bool, error) {
 	if err := iter.Close(); err != nil || !alone {
 		return false, err
 	}
-	iter = session.Query(selectVersions, string(jid), int16(0)).
+	iter = session.Query(selectVersions, string(jid), int32(0)).
 		Consistency(w.s.reads).IterContext(w.ctx)
 	var minion string
 	var version int64
 	for alone && iter.Scan(&minion, &version) {
-		// A static column alone gives a row without a minion.
 		ours, written := w.returned[returnKey{jid, job.Minion(minion)}]
-		if minion != "" && (!written || ours.Version != job.Version(version)) {
+		if minion != "" && (!written || ours.version != job.Version(version)) {
 			alone = false
 		}
 	}
