@@ -83,17 +83,35 @@ func (s *Store) Discard(seq uint64) error {
 }
 
 // Resend sends the retained entries that came at or after since to the store again, for a store that
-// lost what it had confirmed, and gives their number.
+// lost what it had confirmed, and gives their number. Until it has them they are part of every read.
 func (s *Store) Resend(since time.Time) int {
-	entries := s.queue.reopen(since)
-	for _, e := range entries {
+	s.resending.Lock()
+	defer s.resending.Unlock()
+	s.o.BeforeResend()
+	n := 0
+	for _, e := range s.queue.retained(since) {
 		facts, err := s.log.read(e.seq)
 		if err != nil {
+			// The replay puts it aside.
 			s.o.Logger.Error("entry of the journal cannot be read", "entry", e.seq, "err", err)
-			continue // the replay puts it aside
 		}
+		// The index first: the replay may confirm the entry as soon as it waits.
 		s.index.add(e, facts)
+		if !s.queue.reopen(e) {
+			s.index.remove(e, facts, s.o.Now())
+			continue
+		}
+		n++
 	}
 	s.wake()
-	return len(entries)
+	return n
+}
+
+// StoreLost says that the store, or a part of it, went away and may have lost what it confirmed last:
+// all that is retained is sent again. It does not wait.
+func (s *Store) StoreLost() {
+	select {
+	case s.lost <- struct{}{}:
+	default: // it will be seen to
+	}
 }

@@ -7,7 +7,8 @@
 //   - What is in the log and not in the store is part of every read of a job. Reads of many jobs
 //     wait for it, or say that they could not be answered; they never leave it out.
 //   - An entry stays for Options.Retain after the store confirmed it, and is sent again after a
-//     restart: some stores acknowledge before their own disk has it.
+//     restart of this process or of the store (StoreLost): some stores acknowledge before their own
+//     disk has it.
 //
 // Facts merge in any order and any number of times, which is what all of this rests on.
 package journal
@@ -65,6 +66,9 @@ type Options struct {
 	ReplayRate int
 	// ListWait is how long a read of many jobs waits for the log to be in the store; default 2 s.
 	ListWait time.Duration
+	// BeforeResend is called before confirmed entries are sent again: what was remembered of the store
+	// having them does not hold any more. Optional.
+	BeforeResend func()
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 	// Logger takes changes of state; default slog.Default().
@@ -87,6 +91,9 @@ func (o Options) withDefaults() Options {
 	set(&o.Logger, slog.Default())
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.BeforeResend == nil {
+		o.BeforeResend = func() {}
 	}
 	return o
 }
@@ -112,6 +119,9 @@ type Store struct {
 	loops  sync.WaitGroup
 	sends  sync.WaitGroup // writes on their way to the store
 	replay chan struct{}  // wakes the replay
+	lost   chan struct{}  // wakes what sends again
+
+	resending sync.Mutex // held while entries are made to wait again
 
 	closing  sync.Once
 	closeErr error
@@ -132,7 +142,7 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("journal in %s: %w", o.Dir, err)
 	}
-	s := &Store{o: o, under: o.Under, log: l, replay: make(chan struct{}, 1)}
+	s := &Store{o: o, under: o.Under, log: l, replay: make(chan struct{}, 1), lost: make(chan struct{}, 1)}
 	s.queue.init()
 	s.index.init(o.Now())
 	if err := s.recover(); err != nil {
@@ -141,6 +151,7 @@ func Open(o Options) (*Store, error) {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.loops.Go(s.replayLoop)
 	s.loops.Go(s.trimLoop)
+	s.loops.Go(s.lostLoop)
 	return s, nil
 }
 
@@ -150,7 +161,7 @@ func (s *Store) recover() error {
 	err := s.log.scan(func(seq uint64, size int, facts []job.Fact) {
 		if entries == 0 {
 			// What this log knew before its first entry is not known any more.
-			s.index.init(versionOf(facts[0]).Time())
+			s.index.init(beginOf(facts[0]))
 		}
 		e := s.queue.restore(seq, size, len(facts), s.o.Now())
 		s.index.add(e, facts)
@@ -169,6 +180,18 @@ func (s *Store) recover() error {
 		s.o.Logger.Info("journal found, it is sent to the store again", "entries", entries, "store", s.under.Name())
 	}
 	return err
+}
+
+// beginOf is the time from which a log knows everything whose first fact is f: of a publish, which is
+// the first fact of its job, the time of the job.
+func beginOf(f job.Fact) time.Time {
+	begin := versionOf(f).Time()
+	if l, is := f.(job.Load); is && l.Rank == job.RankPublish {
+		if born, own := l.JID.Time(); own && born.Before(begin) {
+			return born
+		}
+	}
+	return begin
 }
 
 func versionOf(f job.Fact) job.Version {

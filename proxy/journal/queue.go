@@ -222,20 +222,32 @@ func (q *queue) after(seq uint64, n int) []entry {
 	return out
 }
 
-// reopen makes confirmed entries that came at or after since wait again, and gives them.
-func (q *queue) reopen(since time.Time) []*entry {
+// retained gives the confirmed entries that came at or after since, oldest first.
+func (q *queue) retained(since time.Time) []*entry {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var out []*entry
-	for i, e := range q.entries {
-		if e.state != confirmed || !e.logged || e.at.Before(since) {
-			continue
+	for _, e := range q.entries {
+		if e.state == confirmed && e.logged && !e.at.Before(since) {
+			out = append(out, e)
 		}
-		e.state = waiting
-		q.pending++
-		q.facts += e.count
-		q.open = min(q.open, i)
-		out = append(out, e)
 	}
 	return out
+}
+
+// reopen makes a confirmed entry wait again. It says no for one that was trimmed or does not need it.
+func (q *queue) reopen(e *entry) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i, there := slices.BinarySearchFunc(q.entries, e.seq, func(e *entry, seq uint64) int {
+		return cmp.Compare(e.seq, seq)
+	})
+	if !there || e.state != confirmed {
+		return false
+	}
+	e.state = waiting
+	q.pending++
+	q.facts += e.count
+	q.open = min(q.open, i)
+	return true
 }

@@ -170,3 +170,18 @@ func (s *Store) trimLoop() {
 		}
 	}
 }
+
+// lostLoop sends what is retained again when the store may have lost it.
+func (s *Store) lostLoop() {
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-s.lost:
+		}
+		if n := s.Resend(time.Time{}); n > 0 {
+			s.o.Logger.Info("the store went away and may have lost what it confirmed last, which is sent again",
+				"entries", n, "store", s.under.Name())
+		}
+	}
+}
