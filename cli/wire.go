@@ -192,7 +192,9 @@ func (d *daemon) openStore(c *configs.Config, log *slog.Logger) (tiers.Store, er
 
 func (d *daemon) openCassandra(c *configs.Config, log *slog.Logger, fatal func(error)) (tiers.Store, error) {
 	// The session is made in the background: that Cassandra is away is no reason not to start.
-	remote, err := cassandra.Open(cassandraOptions(c, log))
+	o := cassandraOptions(c, log)
+	o.OnDown = func() { <-d.opened; d.journal.StoreLost() }
+	remote, err := cassandra.Open(o)
 	if err != nil {
 		return nil, err
 	}
@@ -207,6 +209,7 @@ func (d *daemon) openCassandra(c *configs.Config, log *slog.Logger, fatal func(e
 		Quota:        int64(c.Journal.Quota),
 		Reserve:      int64(c.Embedded.Reserve),
 		ReplayRate:   c.Journal.ReplayRate,
+		BeforeResend: remote.Unlearn,
 		Logger:       log,
 		OnFatal:      fatal,
 	})

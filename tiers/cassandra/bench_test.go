@@ -1,9 +1,15 @@
 package cassandra_test
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/apache/cassandra-gocql-driver/v2"
 
@@ -21,6 +27,40 @@ const callers = 64
 
 var payload = noise(700)
 
+// cost reports the processor time that one operation of n takes, ours and Cassandra's, from the call of cost to that of what
+// it gives. It depends less on what else this machine does than rates do.
+func cost(b *testing.B, n int) (report func()) {
+	b.Helper()
+	pid := real(b).PID()
+	ours, theirs := ownTime(b), timeOf(b, pid)
+	return func() {
+		each := float64(b.N * n)
+		b.ReportMetric(float64((ownTime(b)-ours).Microseconds())/each, "µs-here/row")
+		b.ReportMetric(float64((timeOf(b, pid)-theirs).Microseconds())/each, "µs-there/row")
+	}
+}
+
+func ownTime(b *testing.B) time.Duration { return timeOf(b, os.Getpid()) }
+
+// timeOf is the processor time of a process, in steps of 10 ms.
+func timeOf(b *testing.B, pid int) time.Duration {
+	b.Helper()
+	if pid == 0 {
+		return 0
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+2:]))
+	user, errU := strconv.Atoi(fields[11])
+	system, errS := strconv.Atoi(fields[12])
+	if errU != nil || errS != nil {
+		b.Fatal(errU, errS)
+	}
+	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
 // BenchmarkBareInsert is a row of a return as single inserts through the driver.
 func BenchmarkBareInsert(b *testing.B) {
 	o := options(b)
@@ -29,6 +69,7 @@ func BenchmarkBareInsert(b *testing.B) {
 	jid := string(newJID())
 	var n atomic.Int64
 	b.SetParallelism(callers / 2)
+	report := cost(b, 1)
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
@@ -42,6 +83,7 @@ func BenchmarkBareInsert(b *testing.B) {
 		}
 	})
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+	report()
 }
 
 // BenchmarkBareBatch is what could be reached: full batches of one partition and no other rows.
@@ -52,6 +94,7 @@ func BenchmarkBareBatch(b *testing.B) {
 	jid := string(newJID())
 	var n atomic.Int64
 	b.SetParallelism(4)
+	report := cost(b, 50)
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
@@ -69,6 +112,7 @@ func BenchmarkBareBatch(b *testing.B) {
 		}
 	})
 	b.ReportMetric(50*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+	report()
 }
 
 // BenchmarkMerge is returns as the proxy gives them to the store, one a call, of jobs that were published through it: each
@@ -95,6 +139,7 @@ func benchmarkMerge(b *testing.B, jobs int) {
 	}
 	var n atomic.Int64
 	b.SetParallelism(callers / 2)
+	report := cost(b, 2)
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
@@ -106,6 +151,7 @@ func benchmarkMerge(b *testing.B, jobs int) {
 	})
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "returns/s")
 	b.ReportMetric(2*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+	report()
 }
 
 // BenchmarkHead is what get_load reads, one caller, beside the same query through the driver.

@@ -80,6 +80,7 @@ func Open(o Options) (*Store, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
 	}
+	o.nodes = newNodes()
 	s := &Store{o: o, log: o.Logger.With("tier", tierName)}
 	s.reads, s.writes = o.consistencies()
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -91,6 +92,7 @@ func Open(o Options) (*Store, error) {
 	s.newest = newGenerations[job.Minion, int64](knownJobs)
 	s.link.down(errNotYet)
 	s.loops.Go(s.keepSession)
+	s.loops.Go(s.announceLosses)
 	return s, nil
 }
 

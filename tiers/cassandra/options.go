@@ -41,10 +41,16 @@ type Options struct {
 	DefaultKeep time.Duration
 	// EventKeep is how long events are kept; default 168 h.
 	EventKeep time.Duration
+	// OnDown is called when a node went away, which may have lost what it acknowledged last: Cassandra marks its
+	// commit log every 100 ms, and has it on disk after commitlog_sync_period. Optional; it may wait.
+	OnDown func()
 	// Logger is told what no caller is; default slog.Default().
 	Logger *slog.Logger
 	// Now is the clock; default time.Now.
 	Now func() time.Time
+
+	// nodes hears of nodes that come and go; nil where nobody wants to know.
+	nodes *nodes
 }
 
 // TLS says whom to trust, and who we are.
@@ -88,6 +94,9 @@ func (o *Options) setDefaults() error {
 	set(&o.Logger, slog.Default())
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.OnDown == nil {
+		o.OnDown = func() {}
 	}
 	return o.check()
 }

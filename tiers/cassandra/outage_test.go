@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,6 +65,8 @@ func TestRestartIsSurvived(t *testing.T) {
 	c := own(t)
 	o := options(t)
 	o.Timeout, o.ConnectTimeout = 2*time.Second, 2*time.Second
+	var downs atomic.Int32
+	o.OnDown = func() { downs.Add(1) }
 	s := open(t, o)
 	jid := newJID()
 	facts := []job.Fact{publish(jid, 86400), minionsOf(jid, "a"), returnOf(jid, "a", []byte{0xc3})}
@@ -71,6 +74,12 @@ func TestRestartIsSurvived(t *testing.T) {
 	if err := c.Kill(); err != nil {
 		t.Fatal(err)
 	}
+	await(t, 10*time.Second, func() error {
+		if downs.Load() == 0 {
+			return errors.New("OnDown was not called")
+		}
+		return nil
+	})
 	everyCallSays(t, s, tiers.ErrUnavailable)
 	if err := c.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -81,6 +90,9 @@ func TestRestartIsSurvived(t *testing.T) {
 		return err
 	})
 	t.Logf("wrote %v after Cassandra answered again", time.Since(back).Round(time.Millisecond))
+	if n := downs.Load(); n != 1 {
+		t.Errorf("OnDown was called %d times", n)
+	}
 	if h, err := s.Head(t.Context(), jid); err != nil || h.Load == nil {
 		t.Errorf("Head = %+v, %v", h, err)
 	}

@@ -201,6 +201,9 @@ func (o *Options) newSession(keyspace string) (*gocql.Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.nodes != nil {
+		c.Metadata.HostListener.HostStateChangeListener = o.nodes
+	}
 	session, err := c.CreateSession()
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %v: %w", o.Hosts, err)
