@@ -23,6 +23,8 @@ var (
 	writeLua string
 	//go:embed evict.lua
 	evictLua string
+	//go:embed generation.lua
+	generationLua string
 )
 
 // script is one of ours, and the keys that it takes before that of the generation.
@@ -44,6 +46,8 @@ var (
 	writeScript = script{Script: newScript(writeLua), writes: true, keys: func(k keys) []string {
 		return []string{k.head, k.returns, k.lease}
 	}}
+	generationScript = script{Script: newScript(generationLua), writes: true}
+
 	evictScript = script{Script: newScript(evictLua), writes: true, keys: func(k keys) []string {
 		return []string{k.head, k.returns, k.lease}
 	}}
@@ -56,7 +60,7 @@ type answer struct {
 }
 
 // generationTries is how often a call is made anew because the generation changed under it.
-const generationTries = 4
+const generationTries = 6
 
 // call runs a script on the keys of a job, in the generation that is now. Its arguments are the generation and
 // args. doing is for the error.
@@ -79,6 +83,9 @@ func (t *Tier) call(ctx context.Context, doing string, s script, jid job.JID, ar
 		} else {
 			a, err = t.run(ctx, t.client, s, append(keys, t.generationKey()), all)
 			same = a.kind != "generation"
+		}
+		if err == nil && same {
+			same, err = t.introduce(ctx, *generation)
 		}
 		if err != nil {
 			return answer{}, t.fail(ctx, doing, err)

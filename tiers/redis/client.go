@@ -24,7 +24,10 @@ func (silent) Printf(context.Context, string, ...any) {}
 
 // newClient makes the client. Nothing is dialled yet. Every option whose default has hurt somebody is set on
 // purpose; a test pins each.
-func (o *Options) newClient() (goredis.UniversalClient, error) {
+// met is called for each new connection.
+func (o *Options) newClient(
+	met func(context.Context, *goredis.Conn) error,
+) (goredis.UniversalClient, error) {
 	silence()
 	u := &goredis.UniversalOptions{
 		Addrs:         o.Addrs,
@@ -33,7 +36,8 @@ func (o *Options) newClient() (goredis.UniversalClient, error) {
 		MasterName:    o.MasterName,
 		IsClusterMode: o.Mode == Cluster,
 		// Answers are arrays and strings; with protocol 3 a server could push into the stream.
-		Protocol: 2,
+		Protocol:  2,
+		OnConnect: met,
 
 		// By default the deadline of a context does not end a call: 50 ms became 5 s.
 		ContextTimeoutEnabled: true,

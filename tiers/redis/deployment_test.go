@@ -73,7 +73,7 @@ func TestGenerationVanishes(t *testing.T) {
 	o := defaults(redis.Options{})
 	tier := open(t, o)
 	create(t, tier, jid)
-	if err := raw(t, shared).Del(t.Context(), "saltern:"+o.Namespace+":generation").Err(); err != nil {
+	if err := raw(t, shared).Del(t.Context(), "saltern:"+o.Namespace+":{generation}").Err(); err != nil {
 		t.Fatal(err)
 	}
 	if isHeld(t, tier, jid) {
@@ -154,6 +154,7 @@ func TestClusterNodeDies(t *testing.T) {
 	})
 }
 
+// TestSentinelFailover: the new primary may lack what the old one acknowledged last, so nothing of it is read.
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -171,22 +172,68 @@ func TestSentinelFailover(t *testing.T) {
 		Mode: redis.Sentinel, MasterName: testbed.SentinelMaster, Addrs: []string{group.Sentinel.Address()},
 		ReadTimeout: time.Second, DialTimeout: time.Second, PoolTimeout: time.Second,
 	})
-	load := publish(jid, 1)
-	fill(t, tier, tiers.Snapshot{Head: job.Head{JID: jid, Load: &load}, HasReturns: true})
+	create(t, tier, jid)
 	eventually(t, "replicated", func() bool {
-		n, err := group.Replica.Command(ctx, "DBSIZE")
-		return err == nil && n == "2" || n == "3" || n == "4"
+		_, errPrimary := group.Primary.Command(ctx, "WAIT", "1", "100")
+		keys, err := group.Replica.Command(ctx, "KEYS", "*{"+string(jid)+"}h")
+		return errPrimary == nil && err == nil && keys != ""
 	})
+	if err := group.Replica.Hang(); err != nil {
+		t.Fatal(err)
+	}
+	merge(t, tier, publish(jid, 1)) // only the old primary has it
 	if err := group.Primary.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the replica is read as the primary", func() bool {
-		_, err := tier.Head(ctx, jid)
-		return err == nil
+	if err := group.Replica.Continue(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the replica is asked as the primary", func() bool {
+		h, err := tier.Head(ctx, jid)
+		if err == nil && h.Load == nil {
+			t.Fatal("a job is read that lacks what was written before the failover")
+		}
+		return errors.Is(err, tiers.ErrNotFound)
 	})
+	create(t, tier, jid)
 	merge(t, tier, publish(jid, 2))
 	if h, err := tier.Head(ctx, jid); err != nil || h.Load.Version != version(2) {
 		t.Errorf("Head = %+v, %v; want what was written after the failover", h, err)
+	}
+}
+
+// TestRestartFromFile: Redis comes back with what it had saved some time ago.
+func TestRestartFromFile(t *testing.T) {
+	t.Parallel()
+	node := start(t, testbed.RedisOptions{})
+	o := defaults(redis.Options{Addrs: []string{node.Address()}})
+	a, b := open(t, o), open(t, o)
+	create(t, a, jid)
+	if _, err := node.Command(t.Context(), "SAVE"); err != nil {
+		t.Fatal(err)
+	}
+	merge(t, a, publish(jid, 1))
+	isHeld(t, b, jid) // b is connected too
+	if err := node.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := node.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if keys, err := node.Command(t.Context(), "KEYS", "*{"+string(jid)+"}h"); keys == "" {
+		t.Fatalf("the node did not read its file (%v): the test tests nothing", err)
+	}
+	for name, tier := range map[string]*redis.Tier{"a": a, "b": b, "new": open(t, o)} {
+		for tier.Ping(t.Context()) != nil && t.Context().Err() == nil { // connections of before
+		}
+		if isHeld(t, tier, jid) {
+			t.Errorf("%s reads a job that lacks what was written after the file was saved", name)
+		}
+	}
+	// Later clients and connections know the server.
+	create(t, a, jid)
+	if !isHeld(t, open(t, o), jid) || !isHeld(t, b, jid) {
+		t.Error("a job filled after the restart is not held")
 	}
 }
 

@@ -26,8 +26,12 @@
 //
 // # Generations
 //
-// The key <prefix>:<namespace>:generation has a word that is a part of all others. Another word makes all of
+// The key <prefix>:<namespace>:{generation} has a word that is a part of all others. Another word makes all of
 // them unreadable at once. Each script compares it with the one that its caller knows; in a cluster, where it
 // is on another node, it is read beside each read and after each write. It goes with a flush, too. As what was
 // known of facts on their way goes with the old one, nothing is filled until the new one is as old as the guard.
+//
+// A Redis that starts from a file that it saved, and a replica that becomes the primary, may lack what was written
+// last. Each new connection asks for the id of the server's run; one that nobody of the namespace has met makes a
+// new generation, and the call that met it is made anew.
 package redis

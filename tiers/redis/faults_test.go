@@ -134,8 +134,8 @@ func TestPassword(t *testing.T) {
 }
 
 // rights are those that docs/redis.md asks for.
-const rights = "+@connection +evalsha +eval +get +set +setnx +time +del +unlink +exists +hget +hset +hmget +hgetall +hkeys " +
-	"+hlen +hexists +hincrby +pexpire +pttl +xadd +xread +xrevrange"
+const rights = "+@connection +info +evalsha +eval +get +set +time +del +unlink +exists +hget +hset +hmget +hgetall +hkeys " +
+	"+hlen +hexists +hincrby +pexpire +pttl +sadd +scard +expire +xadd +xread +xrevrange"
 
 // TestRights: a user with the rights of docs/redis.md can do everything, and one without is told.
 func TestRights(t *testing.T) {

@@ -3,8 +3,6 @@ package redis
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strconv"
 
 	goredis "github.com/redis/go-redis/v9"
 )
@@ -18,12 +16,7 @@ func (t *Tier) currentGeneration(ctx context.Context) (*string, error) {
 	g, err := t.client.Get(ctx, t.generationKey()).Result()
 	if errors.Is(err, goredis.Nil) {
 		// An empty Redis, or one that evicted the word: a new one, so that no key of before is read.
-		if g, err = t.newGeneration(ctx); err == nil {
-			err = t.client.SetNX(ctx, t.generationKey(), g, 0).Err()
-		}
-		if err == nil {
-			g, err = t.client.Get(ctx, t.generationKey()).Result()
-		}
+		return t.runGeneration(ctx, false, nil)
 	}
 	if err != nil {
 		return nil, err
@@ -38,19 +31,24 @@ func (t *Tier) ForgetAll(ctx context.Context) error {
 	if err := t.refused.err(t.o.Now()); err != nil {
 		return err
 	}
-	g, err := t.newGeneration(ctx)
-	if err == nil {
-		err = t.client.Set(ctx, t.generationKey(), g, 0).Err()
-	}
-	if err != nil {
-		return t.fail(ctx, "change the generation", err)
-	}
-	t.generation.Store(&g)
-	return nil
+	_, err := t.runGeneration(ctx, true, nil)
+	return t.fail(ctx, "change the generation", err)
 }
 
-// newGeneration makes a word of the time, by which scripts know its age, and of chance.
-func (t *Tier) newGeneration(ctx context.Context) (string, error) {
-	now, err := t.client.Time(ctx).Result()
-	return fmt.Sprintf("%08s%s", strconv.FormatInt(now.UnixMilli(), 36), word()[:4]), err
+// runGeneration gives the generation after servers were met; with renew it is a new one.
+func (t *Tier) runGeneration(ctx context.Context, renew bool, servers []string) (*string, error) {
+	args := []any{"", word()[:4]}
+	if renew {
+		args[0] = "1"
+	}
+	for _, s := range servers {
+		args = append(args, s)
+	}
+	a, err := t.run(ctx, t.client, generationScript, []string{t.generationKey(), t.serversKey()}, args)
+	if err != nil {
+		return nil, err
+	}
+	g := a.text(0)
+	t.generation.Store(&g)
+	return &g, nil
 }

@@ -19,7 +19,9 @@ func (t *Tier) keys(generation string, jid job.JID) keys {
 	return keys{head: base + "h", returns: base + "r", lease: base + "l"}
 }
 
-func (t *Tier) generationKey() string { return t.prefix + "generation" }
+// These two are on one node of a cluster.
+func (t *Tier) generationKey() string { return t.prefix + "{generation}" }
+func (t *Tier) serversKey() string    { return t.prefix + "{generation}:servers" }
 
 // reservationKey is not of a generation: a jid stays reserved.
 func (t *Tier) reservationKey(jid job.JID) string {

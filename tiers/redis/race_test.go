@@ -158,7 +158,7 @@ func TestGuardOfGeneration(t *testing.T) {
 	}
 	// An old one: 2001.
 	old := "chfeuio0"
-	if err := raw(t, node).Set(t.Context(), "saltern:"+o.Namespace+":generation", old+"abcd", 0).Err(); err != nil {
+	if err := raw(t, node).Set(t.Context(), "saltern:"+o.Namespace+":{generation}", old+"abcd", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if leaseOf(t, careful, jid) == "" {

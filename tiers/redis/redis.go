@@ -20,6 +20,7 @@ type Tier struct {
 
 	// generation is the word that was last seen; nil before the first call.
 	generation atomic.Pointer[string]
+	servers    servers
 	refused    refusal
 	names      nameCache
 	counts     counts
@@ -37,13 +38,13 @@ func New(o Options) (*Tier, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
 	}
-	client, err := o.newClient()
+	t := &Tier{o: o, log: o.Logger.With("tier", "redis"), prefix: o.KeyPrefix + ":" + o.Namespace + ":"}
+	var err error
+	t.client, err = o.newClient(t.servers.meet)
 	if err != nil {
 		return nil, err
 	}
-	return &Tier{
-		o: o, client: client, log: o.Logger.With("tier", "redis"), prefix: o.KeyPrefix + ":" + o.Namespace + ":",
-	}, nil
+	return t, nil
 }
 
 // Name is "redis".

@@ -93,7 +93,7 @@ func TestFullPool(t *testing.T) {
 	if err := node.Hang(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	const callers = 6
 	errs := make(chan error, callers)
