@@ -16,7 +16,7 @@ import (
 )
 
 // answerTime is within which a master answers test.ping when its Saltern hangs or is away. On a machine that is so
-// busy that a healthy master takes seconds as well, the fault may cost that much more than a healthy answer.
+// busy that a healthy master takes seconds under the same load, the fault may cost that much more than a healthy answer.
 const answerTime, faultTime = 5 * time.Second, 3700 * time.Millisecond
 
 // ping runs test.ping on alpha and gives the job's id and how long it took.
@@ -36,54 +36,71 @@ func (s *side) ping(t *testing.T) (string, time.Duration) {
 func (s *side) pingInTime(t *testing.T, healthy time.Duration) string {
 	t.Helper()
 	jid, took := s.ping(t)
+	inTime(t, took, healthy)
+	return jid
+}
+
+func inTime(t *testing.T, took, healthy time.Duration) {
+	t.Helper()
 	if took > max(answerTime, healthy+faultTime) {
 		t.Errorf("test.ping took %v, and %v before the fault", took, healthy)
 	}
-	return jid
 }
 
 // testHungDaemon: with Saltern stopped by SIGSTOP, 300 returns come through the master's workers, commands are
 // answered in time, and afterwards every return is there (S27).
 func testHungDaemon(t *testing.T, r *rig) {
-	_, healthy := r.ours.ping(t)
+	_, healthy := pingUnderReturns(t, r)
 	if err := r.daemon.Hang(); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = r.daemon.Continue() }()
-	sent := make(chan error, 1)
-	var jids []string
-	go func() {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		out, err := testbed.RunCommand(ctx, filepath.Join(r.env, "bin", "python"),
-			filepath.Join(testbed.Checkout(), "e2e", "testdata", "send_returns.py"), r.ours.MinionConfig("alpha"), "300")
-		if err == nil {
-			if err = json.Unmarshal([]byte(out.Stdout), &jids); err != nil {
-				err = fmt.Errorf("%w: %q %q", err, out.Stdout, out.Stderr)
-			}
-		}
-		sent <- err
-	}()
-	pings := []string{}
-	for done := false; !done; {
-		pings = append(pings, r.ours.pingInTime(t, healthy))
-		select {
-		case err := <-sent:
-			if err != nil {
-				t.Fatal(err)
-			}
-			done = true
-		default:
-		}
-	}
+	jids, slowest := pingUnderReturns(t, r)
+	inTime(t, slowest, healthy)
 	if err := r.daemon.Continue(); err != nil {
 		t.Fatal(err)
 	}
 	// The spool goes with the next calls that find Saltern up.
 	eventually(t, func() error {
 		r.ours.ping(t)
-		return r.stored(t.Context(), append(slices.Clone(jids), pings...))
+		return r.stored(t.Context(), jids)
 	})
+}
+
+// pingUnderReturns sends 300 returns to the master and runs test.ping meanwhile. It gives the ids of all these jobs and
+// how long the slowest test.ping took.
+func pingUnderReturns(t *testing.T, r *rig) (jids []string, slowest time.Duration) {
+	t.Helper()
+	type answer struct {
+		jids []string
+		err  error
+	}
+	sent := make(chan answer, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		out, err := testbed.RunCommand(ctx, filepath.Join(r.env, "bin", "python"),
+			filepath.Join("testdata", "send_returns.py"), r.ours.MinionConfig("alpha"), "300")
+		var a answer
+		if a.err = err; err == nil {
+			if err := json.Unmarshal([]byte(out.Stdout), &a.jids); err != nil {
+				a.err = fmt.Errorf("%w: %q %q", err, out.Stdout, out.Stderr)
+			}
+		}
+		sent <- a
+	}()
+	for {
+		jid, took := r.ours.ping(t)
+		jids, slowest = append(jids, jid), max(slowest, took)
+		select {
+		case a := <-sent:
+			if a.err != nil {
+				t.Fatal(a.err)
+			}
+			return append(jids, a.jids...), slowest
+		default:
+		}
+	}
 }
 
 // stored is nil when each job has the return of alpha.

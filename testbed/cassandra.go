@@ -123,6 +123,14 @@ func (c *Cassandra) Log() string {
 	return filepath.Join(c.bed.Dir, "logs", c.options.Name+".system.log")
 }
 
+// PID is the node's process id, of the last start; 0 where it was there before us.
+func (c *Cassandra) PID() int {
+	if c.process == nil {
+		return 0
+	}
+	return c.process.PID()
+}
+
 // Start implements Service: it returns when the node answers in CQL. A stopped or killed node can be
 // started again.
 func (c *Cassandra) Start(ctx context.Context) error {
