@@ -7,9 +7,10 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unve
 RETURNER := salt/src/saltext/saltern/returners/saltern.py
 
 # The name of a Python environment is the last line of what builds it.
-pyenv = $$(testbed/pyenv/build $(1))
-# Packages that start a real Salt are parts of their own; the race detector is for the rest.
-unit_packages = $$(go list ./... | grep -vE '/e2e(/|$$)')
+pyenv = $$($(CURDIR)/testbed/pyenv/build $(1))
+# Packages that start a real Salt, or a real Redis or Cassandra, are parts of their own.
+unit_packages = $$(go list ./... | grep -vE '^saltern/(e2e|testbed|proxy/backplane|tiers/redis|tiers/cassandra)(/|$$)')
+shared_packages = ./testbed/... ./proxy/backplane/... ./tiers/redis/... ./tiers/cassandra/...
 
 .PHONY: help
 help: ## say what there is
@@ -58,8 +59,8 @@ bench-returner: build need-python ## saltern and local_cache in one run, driven 
 # fails stops nothing but what needs it; tools/parts knows of it.
 e2e = SALTERN_BIN=$(CURDIR)/bin/saltern go test -count=1 -v
 
-.PHONY: test-parts part-build part-check part-go part-e2e part-salts-own part-kill
-test-parts: part-check part-go $(SALTS:%=part-python-%) part-e2e part-salts-own part-kill
+.PHONY: test-parts part-build part-check part-go part-shared part-e2e part-salts-own part-kill part-cluster
+test-parts: part-check part-go part-shared $(SALTS:%=part-python-%) part-e2e part-salts-own part-kill part-cluster
 
 part-build: need-go need-python need-gcc
 	@tools/part build $(MAKE) --no-print-directory build
@@ -73,10 +74,13 @@ part-check: part-build
 part-go: part-build
 	-@tools/part go sh -c 'go test -race $(unit_packages)'
 
+part-shared: part-build need-shared | part-go
+	-@tools/part shared sh -c 'go test -race -timeout 15m $(shared_packages)'
+
 part-python-%: part-build part-env-%
 	-@tools/part python-$* sh -c 'cd salt && SALTERN_BIN=$(CURDIR)/bin/saltern $(call pyenv,salt-$*)/bin/python -m pytest -q -p no:cacheprovider'
 
-part-e2e: part-build $(SALTS:%=part-env-%) | part-check part-go $(SALTS:%=part-python-%)
+part-e2e: part-build $(SALTS:%=part-env-%) | part-check part-go part-shared $(SALTS:%=part-python-%)
 	-@tools/part e2e sh -c '$(e2e) -timeout 20m -run "^TestSalt[0-9]" ./e2e'
 
 part-salts-own: part-build $(SALTS:%=part-env-%) | part-e2e
@@ -84,6 +88,9 @@ part-salts-own: part-build $(SALTS:%=part-env-%) | part-e2e
 
 part-kill: part-build | part-e2e
 	-@tools/part kill sh -c '$(e2e) -run "^TestKilled" ./e2e'
+
+part-cluster: part-build need-shared | part-shared part-kill part-salts-own
+	-@tools/part cluster sh -c '$(e2e) -timeout 15m ./e2e/cluster'
 
 .PHONY: test-long-parts part-long-go part-long-e2e
 test-long-parts: part-long-go part-long-e2e
@@ -113,3 +120,8 @@ need-python:
 .PHONY: need-gcc
 need-gcc:
 	@command -v gcc >/dev/null || { echo "needed for the race detector: gcc. Debian: apt-get install gcc libc6-dev"; exit 1; }
+
+.PHONY: need-shared
+need-shared:
+	@command -v redis-server >/dev/null || { echo "needed for the tests of the shared tiers: redis-server. Debian: apt-get install redis-server"; exit 1; }
+	@command -v java >/dev/null && command -v mvn >/dev/null || { echo "needed for the tests of the shared tiers: Java 17 and Maven. Debian: apt-get install openjdk-17-jre-headless maven"; exit 1; }
