@@ -9,7 +9,7 @@ RETURNER := salt/src/saltext/saltern/returners/saltern.py
 # The name of a Python environment is the last line of what builds it.
 pyenv = $$($(CURDIR)/testbed/pyenv/build $(1))
 # Packages that start a real Salt, or a real Redis or Cassandra, are parts of their own.
-unit_packages = $$(go list ./... | grep -vE '^saltern/(e2e|testbed|proxy/backplane|tiers/redis|tiers/cassandra)(/|$$)')
+unit_packages = $$(go list ./... | grep -vE "^saltern/(e2e|testbed|proxy/backplane|tiers/redis|tiers/cassandra)(/|$$)")
 shared_packages = ./testbed/... ./proxy/backplane/... ./tiers/redis/... ./tiers/cassandra/...
 
 .PHONY: help
