@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"saltern/job"
 	"saltern/testbed"
 	"saltern/tiers"
@@ -137,17 +139,38 @@ func TestPassword(t *testing.T) {
 const rights = "+@connection +info +evalsha +eval +get +set +time +del +unlink +exists +hget +hset +hmget +hgetall +hkeys " +
 	"+hlen +hexists +hincrby +pexpire +pttl +sadd +scard +expire +xadd +xread +xrevrange"
 
+// clusterRights are what a cluster takes beside these.
+const clusterRights = rights + " +cluster|slots"
+
 // TestRights: a user with the rights of docs/redis.md can do everything, and one without is told.
 func TestRights(t *testing.T) {
-	t.Parallel()
 	node := start(t, testbed.RedisOptions{Users: []string{
-		"saltern on >secret ~saltern:* " + rights, "reader on >secret ~saltern:* +@connection +get",
+		"saltern on >secret ~saltern:* " + rights, "reader on >secret ~saltern:* +@connection +info +get",
 	}})
 	file := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(file, []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tier := open(t, redis.Options{Addrs: []string{node.Address()}, Username: "saltern", PasswordFile: file})
+	allWork(t, open(t, redis.Options{Addrs: []string{node.Address()}, Username: "saltern", PasswordFile: file}))
+	reader := open(t, redis.Options{Addrs: []string{node.Address()}, Username: "reader", PasswordFile: file})
+	_, err := reader.Head(t.Context(), jid)
+	wantFailure(t, reader, err, redis.Denied)
+
+	cluster := startCluster(t)
+	for _, n := range cluster.Nodes {
+		setUser := append([]string{"ACL", "SETUSER", "limited", "on", ">secret", "~saltern:*"}, strings.Fields(clusterRights)...)
+		if _, err := n.Command(t.Context(), setUser...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	allWork(t, open(t, redis.Options{
+		Mode: redis.Cluster, Addrs: cluster.Addresses(), Username: "limited", PasswordFile: file,
+	}))
+}
+
+// allWork makes every call that there is.
+func allWork(t *testing.T, tier *redis.Tier) {
+	t.Helper()
 	create(t, tier, jid)
 	load := publish(jid, 1)
 	load.Keep = 7 * 86400
@@ -167,12 +190,20 @@ func TestRights(t *testing.T) {
 	if err := tier.ForgetAll(t.Context()); err != nil {
 		t.Error(err)
 	}
+	client := tier.Client() // as the backplane uses it
+	add := &goredis.XAddArgs{Stream: "saltern:test:backplane", MaxLen: 10, Approx: true, Values: []any{"a", "b"}}
+	if err := client.XAdd(t.Context(), add).Err(); err != nil {
+		t.Error(err)
+	}
+	if err := client.XRead(t.Context(), &goredis.XReadArgs{Streams: []string{add.Stream, "0-0"}}).Err(); err != nil {
+		t.Error(err)
+	}
+	if err := client.XRevRangeN(t.Context(), add.Stream, "+", "-", 1).Err(); err != nil {
+		t.Error(err)
+	}
 	if s := tier.Stats(); len(s.Errors) > 0 {
 		t.Errorf("errors: %v", s.Errors)
 	}
-	reader := open(t, redis.Options{Addrs: []string{node.Address()}, Username: "reader", PasswordFile: file})
-	_, err := reader.Head(t.Context(), jid)
-	wantFailure(t, reader, err, redis.Denied)
 }
 
 // TestAnswers has what a real Redis only says in moments that are hard to make.
