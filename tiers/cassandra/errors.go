@@ -41,7 +41,7 @@ func classify(err error) error {
 	var write *gocql.RequestErrWriteTimeout
 	var read *gocql.RequestErrReadTimeout
 	switch {
-	case errors.Is(err, gocql.ErrTimeoutNoResponse), errors.Is(err, gocql.ErrTooManyTimeouts),
+	case errors.Is(err, gocql.ErrTimeoutNoResponse),
 		errors.Is(err, context.DeadlineExceeded), errors.As(err, &write), errors.As(err, &read):
 		return tiers.ErrTimeout
 	case errors.Is(err, gocql.ErrFrameTooBig):
@@ -54,6 +54,6 @@ func classify(err error) error {
 // lost says whether an error is that of a session that has no connection left.
 func lost(err error) bool {
 	return errors.Is(err, gocql.ErrNoConnections) || errors.Is(err, gocql.ErrSessionClosed) ||
-		errors.Is(err, gocql.ErrConnectionClosed) || errors.Is(err, gocql.ErrTooManyTimeouts) ||
+		errors.Is(err, gocql.ErrConnectionClosed) ||
 		errors.Is(err, gocql.ErrTimeoutNoResponse)
 }

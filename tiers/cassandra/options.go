@@ -119,7 +119,7 @@ func (o *Options) check() error {
 	}
 	for _, text := range []string{o.ReadConsistency, o.WriteConsistency} {
 		if _, err := gocql.ParseConsistencyWrapper(text); err != nil {
-			errs = append(errs, fmt.Errorf("%q is no consistency level: LOCAL_QUORUM, QUORUM, LOCAL_ONE, ...", text))
+			errs = append(errs, fmt.Errorf("%q is no consistency level: such as LOCAL_QUORUM is one", text))
 		}
 	}
 	if (o.User == "") != (o.PasswordFile == "") {

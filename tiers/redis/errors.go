@@ -61,7 +61,7 @@ func (t *Tier) fail(ctx context.Context, doing string, err error) error {
 	if err == nil {
 		return nil
 	}
-	class, kind, hint := t.classify(ctx, err)
+	class, hint, kind := t.classify(ctx, err)
 	t.counts.failed(class)
 	failed := &failure{doing: doing, class: class, kind: kind, hint: hint}
 	if class == Denied {
@@ -87,29 +87,29 @@ func (f *failure) Error() string {
 
 func (f *failure) Unwrap() error { return f.kind }
 
-func (t *Tier) classify(ctx context.Context, err error) (Class, error, string) {
+func (t *Tier) classify(ctx context.Context, err error) (Class, string, error) {
 	if ended := ended(ctx, err); ended != nil {
-		return Canceled, ended, ""
+		return Canceled, "", ended
 	}
 	if errors.Is(err, goredis.ErrPoolTimeout) || errors.Is(err, goredis.ErrPoolExhausted) {
-		return PoolBusy, tiers.ErrUnavailable, fmt.Sprintf("all %d connections are in use", t.o.PoolSize)
+		return PoolBusy, fmt.Sprintf("all %d connections are in use", t.o.PoolSize), tiers.ErrUnavailable
 	}
 	text := err.Error()
 	if netErr, ok := errors.AsType[net.Error](err); ok && netErr.Timeout() {
 		if strings.Contains(text, "dial") {
-			return Unreachable, tiers.ErrUnavailable, fmt.Sprintf("no connection within %v: %s", t.o.DialTimeout, oneLine(text))
+			return Unreachable, fmt.Sprintf("no connection within %v: %s", t.o.DialTimeout, oneLine(text)), tiers.ErrUnavailable
 		}
-		return Timeout, tiers.ErrTimeout, fmt.Sprintf("no answer within %v", t.o.ReadTimeout)
+		return Timeout, fmt.Sprintf("no answer within %v", t.o.ReadTimeout), tiers.ErrTimeout
 	}
 	for _, a := range answers {
 		if strings.Contains(text, a.text) {
-			return a.class, tiers.ErrUnavailable, a.hint
+			return a.class, a.hint, tiers.ErrUnavailable
 		}
 	}
 	if _, answered := errors.AsType[goredis.Error](err); answered {
-		return Refused, tiers.ErrUnavailable, oneLine(text)
+		return Refused, oneLine(text), tiers.ErrUnavailable
 	}
-	return Unreachable, tiers.ErrUnavailable, oneLine(text)
+	return Unreachable, oneLine(text), tiers.ErrUnavailable
 }
 
 // ended is the error of the context, where that is what ended the call. A connection has the deadline of the

@@ -77,7 +77,7 @@ func TestMemory(t *testing.T) {
 			rawBytes += len(r.Ret)
 			all = append(all, r.Ret...)
 		}
-		if err := client.SetEx(t.Context(), "load:"+string(id), last, 24*time.Hour).Err(); err != nil {
+		if err := client.Set(t.Context(), "load:"+string(id), last, 24*time.Hour).Err(); err != nil {
 			t.Fatal(err)
 		}
 		fill(t, tier, snapshot)
