@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 
@@ -71,7 +72,7 @@ func (t *Tier) Reserve(ctx context.Context, jid job.JID) (bool, error) {
 		return false, err
 	}
 	err := t.client.Do(ctx, "SET", t.reservationKey(jid), "1", "NX", "EX", reserveFor).Err()
-	if err == goredis.Nil {
+	if errors.Is(err, goredis.Nil) {
 		return false, nil
 	}
 	return err == nil, t.fail(ctx, "reserve a jid", err)
