@@ -209,6 +209,7 @@ func (d *daemon) openCassandra(c *configs.Config, log *slog.Logger, fatal func(e
 		Quota:        int64(c.Journal.Quota),
 		Reserve:      int64(c.Embedded.Reserve),
 		ReplayRate:   c.Journal.ReplayRate,
+		OnReplayed:   func(facts []job.Fact) { <-d.opened; d.proxy.StoredLate(facts) },
 		BeforeResend: remote.Unlearn,
 		Logger:       log,
 		OnFatal:      fatal,

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -105,25 +106,17 @@ func NewBreaker(o BreakerOptions) *Breaker {
 }
 
 func (o BreakerOptions) withDefaults() BreakerOptions {
-	set(&o.Timeout, time.Second)
-	set(&o.Window, 10*time.Second)
-	set(&o.MinCalls, 10)
-	set(&o.FailureRatio, 0.5)
-	set(&o.Consecutive, 5)
-	set(&o.OpenFor, time.Second)
+	o.Timeout = cmp.Or(o.Timeout, time.Second)
+	o.Window = cmp.Or(o.Window, 10*time.Second)
+	o.MinCalls = cmp.Or(o.MinCalls, 10)
+	o.FailureRatio = cmp.Or(o.FailureRatio, 0.5)
+	o.Consecutive = cmp.Or(o.Consecutive, 5)
+	o.OpenFor = cmp.Or(o.OpenFor, time.Second)
 	if o.OnChange == nil {
 		o.OnChange = func(BreakerState, BreakerState) {}
 	}
 	o.Window = max(o.Window, 2*time.Duration(o.Consecutive)*o.Timeout)
 	return o
-}
-
-// set puts a default in the place of a zero.
-func set[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // changed runs under gobreaker's own mutex, where a question to the breaker would never be

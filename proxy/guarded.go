@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,9 +64,9 @@ var (
 
 // Guard puts a tier behind deadlines and breakers.
 func Guard(under tiers.Tier, o GuardOptions) *Guarded {
-	set(&o.Timeout, time.Second)
-	set(&o.ListTimeout, 30*time.Second)
-	set(&o.Slow, o.Timeout)
+	o.Timeout = cmp.Or(o.Timeout, time.Second)
+	o.ListTimeout = cmp.Or(o.ListTimeout, 30*time.Second)
+	o.Slow = cmp.Or(o.Slow, o.Timeout)
 	return &Guarded{
 		under: under,
 		read:  newClass(o.Read, o.Timeout, o.Slow),

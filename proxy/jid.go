@@ -59,6 +59,8 @@ func (p *Proxy) PrepJID(ctx context.Context) job.JID {
 		case err != nil:
 			p.Stats.LocalJIDs.Add(1)
 			p.o.Logger.Debug("jid is unique among those of this proxy only", "err", err)
+			// While the store is away, what the cache holds is answered without asking it.
+			p.minted.add(jid)
 			return jid
 		case mine:
 			p.minted.add(jid)

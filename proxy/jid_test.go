@@ -1,12 +1,14 @@
 package proxy_test
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"time"
 
 	"saltern/job"
 	"saltern/proxy"
+	"saltern/tiers"
 )
 
 // TestPrepJIDIsUnique: 64 callers on a clock that stands still.
@@ -55,5 +57,27 @@ func TestPrepJIDWithoutStore(t *testing.T) {
 	b.store.On(broken)
 	if one, two := b.PrepJID(ctx), b.PrepJID(ctx); len(one) != 20 || one >= two {
 		t.Errorf("jids %q and %q", one, two)
+	}
+}
+
+// unsure does not say which fact was the first of its job, as a journal before a store that is away.
+type unsure struct{ tiers.Store }
+
+func (u unsure) Merge(ctx context.Context, facts []job.Fact) ([]job.Outcome, error) {
+	_, err := u.Store.Merge(ctx, facts)
+	return make([]job.Outcome, len(facts)), err
+}
+
+// A job of such a jid is in the cache once it is published: the store is not asked for it.
+func TestPublishOfAJIDMintedWithoutStoreIsCached(t *testing.T) {
+	b := open(t, func(o *proxy.Options, b *bed) { o.Store = unsure{b.store} })
+	b.store.On(broken)
+	l := load("*")
+	l.JID = b.PrepJID(ctx)
+	b.store.On(nil)
+	b.write(l)
+	b.store.On(broken)
+	if h, err := b.Head(ctx, l.JID); err != nil || h.Load == nil {
+		t.Errorf("head: %+v, %v", h, err)
 	}
 }

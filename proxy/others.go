@@ -27,6 +27,18 @@ func (p *Proxy) ForgetAll() {
 	}
 }
 
+// StoredLate is called for facts that were acknowledged some time ago and that the store has only
+// now. Who filled a shared tier from the store in the meantime did not see them: their jobs are
+// forgotten there, and the other proxies are told.
+func (p *Proxy) StoredLate(facts []job.Fact) {
+	for i := range p.o.Shared {
+		p.lags[i].late(facts)
+	}
+	if p.o.Backplane != nil {
+		p.o.Backplane.Publish(facts...)
+	}
+}
+
 // staleHead is the answer to a read of a head that no tier could answer: what the cache had before,
 // with all that was written here since, or else the error. What other proxies wrote in the meantime
 // is not in it.

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"saltern/job"
@@ -98,6 +99,36 @@ func TestBackplaneIsToldOfWrites(t *testing.T) {
 	if len(bp.facts) != 2 {
 		t.Errorf("told of %d facts: %v", len(bp.facts), bp.facts)
 	}
+}
+
+// A shared tier that was filled from the store before the store had a fact forgets the job when the
+// store has it, and others are told.
+func TestStoredLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bp := &told{ran: make(chan struct{})}
+		b := open(t, withShared, forgetful, func(o *proxy.Options, _ *bed) { o.Backplane = bp })
+		b.write(load("*"))
+		synctest.Wait()
+		b.wantReturned("fills the shared tier", "")
+		synctest.Wait()
+		late := ret("a", 1)
+		late.Version = job.VersionAt(now())
+		if _, err := b.store.Merge(ctx, []job.Fact{late}); err != nil {
+			t.Fatal(err)
+		}
+		b.wantReturned("from the shared tier, which does not know", "")
+		b.StoredLate([]job.Fact{late})
+		b.wantReturned("from the store", "a=1")
+		time.Sleep(2 * time.Second)
+		if b.shared.Holds(jid) {
+			t.Error("the shared tier still holds the job")
+		}
+		bp.mu.Lock()
+		defer bp.mu.Unlock()
+		if len(bp.facts) != 2 {
+			t.Errorf("others were told of %d facts", len(bp.facts))
+		}
+	})
 }
 
 // What others wrote is read anew, also by a read that was under way when they said so.

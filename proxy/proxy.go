@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,26 +78,18 @@ type Notes interface {
 }
 
 func (o Options) withDefaults() Options {
-	set(&o.JIDNodes, 1)
-	set(&o.ReadBudget, 10*time.Second)
-	set(&o.WriteBudget, 10*time.Second)
-	set(&o.SoftTimeout, 50*time.Millisecond)
-	set(&o.NegativeTTL, time.Second)
-	set(&o.FillBytes, 4<<20)
-	set(&o.ExpireEvery, time.Minute)
-	set(&o.Logger, slog.Default())
+	o.JIDNodes = cmp.Or(o.JIDNodes, 1)
+	o.ReadBudget = cmp.Or(o.ReadBudget, 10*time.Second)
+	o.WriteBudget = cmp.Or(o.WriteBudget, 10*time.Second)
+	o.SoftTimeout = cmp.Or(o.SoftTimeout, 50*time.Millisecond)
+	o.NegativeTTL = cmp.Or(o.NegativeTTL, time.Second)
+	o.FillBytes = cmp.Or(o.FillBytes, 4<<20)
+	o.ExpireEvery = cmp.Or(o.ExpireEvery, time.Minute)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	return o
-}
-
-// set puts a default in the place of a zero.
-func set[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // Proxy reads through and writes to its tiers. Its methods are safe for concurrent use.

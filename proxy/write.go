@@ -71,7 +71,7 @@ func (p *Proxy) stamp(f job.Fact) (job.Fact, error) {
 	switch f := f.(type) {
 	case job.Load:
 		p.version(&f.Version)
-		set(&f.Master, p.o.Master)
+		f.Master = cmp.Or(f.Master, p.o.Master)
 		return f, checkJID(f.JID)
 	case job.Minions:
 		p.version(&f.Version)
@@ -87,7 +87,7 @@ func (p *Proxy) stamp(f job.Fact) (job.Fact, error) {
 		return f, checkJID(f.JID)
 	case job.Event:
 		p.version(&f.Version)
-		set(&f.Master, p.o.Master)
+		f.Master = cmp.Or(f.Master, p.o.Master)
 		return f, nil
 	default:
 		return nil, fmt.Errorf("%w: fact %T", tiers.ErrInvalid, f)

@@ -117,6 +117,17 @@ func (l *lag) end(facts []job.Fact, stored bool) {
 	}
 }
 
+// late notes that the store has got facts that others may have read it without.
+func (l *lag) late(facts []job.Fact) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range facts {
+		if jid := f.Job(); jid != "" {
+			l.miss(jid)
+		}
+	}
+}
+
 func (l *lag) miss(jid job.JID) {
 	if l.all {
 		l.times++

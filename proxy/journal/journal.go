@@ -14,6 +14,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,6 +70,9 @@ type Options struct {
 	// BeforeResend is called before confirmed entries are sent again: what was remembered of the store
 	// having them does not hold any more. Optional.
 	BeforeResend func()
+	// OnReplayed is told of facts that the store has at last, long after whoever keeps copies was told
+	// of them. It must not block.
+	OnReplayed func([]job.Fact)
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 	// Logger takes changes of state; default slog.Default().
@@ -81,29 +85,24 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	set(&o.Ack, AckStore)
-	set(&o.AckWait, 50*time.Millisecond)
-	set(&o.WriteTimeout, 10*time.Second)
-	set(&o.Retain, 30*time.Second)
-	set(&o.Quota, 1<<30)
-	set(&o.ReplayRate, 20_000)
-	set(&o.ListWait, 2*time.Second)
-	set(&o.Logger, slog.Default())
+	o.Ack = cmp.Or(o.Ack, AckStore)
+	o.AckWait = cmp.Or(o.AckWait, 50*time.Millisecond)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, 10*time.Second)
+	o.Retain = cmp.Or(o.Retain, 30*time.Second)
+	o.Quota = cmp.Or(o.Quota, 1<<30)
+	o.ReplayRate = cmp.Or(o.ReplayRate, 20_000)
+	o.ListWait = cmp.Or(o.ListWait, 2*time.Second)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.OnReplayed == nil {
+		o.OnReplayed = func([]job.Fact) {}
 	}
 	if o.BeforeResend == nil {
 		o.BeforeResend = func() {}
 	}
 	return o
-}
-
-// set puts a default in the place of a zero.
-func set[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // Store is a durable store behind a journal.

@@ -59,6 +59,19 @@ func eventuallyWaits(t *testing.T, s *journal.Store) {
 	}
 }
 
+// A read of what the log can answer for does not wait for a store that hangs.
+func TestHungStoreDoesNotHoldUpReadsOfTheLog(t *testing.T) {
+	r := newRemote(t)
+	s := open(t, journal.Options{Under: r, AckWait: time.Millisecond})
+	goOn := r.stop()
+	jid := newJID()
+	merge(t, s, publish(jid, "alpha")...)
+	merge(t, s, ret(jid, "alpha", 1))
+	wantJob(t, s, jid, map[job.Minion]byte{"alpha": 1}) // it would hang
+	goOn()
+	drained(t, s)
+}
+
 // The publish that begins a log is the first of its job, though the jid is older than the fact.
 func TestRestartKnowsTheJobThatBeginsTheLog(t *testing.T) {
 	r := newRemote(t)

@@ -17,7 +17,9 @@ import (
 func (s *Store) Head(ctx context.Context, jid job.JID) (job.Head, error) {
 	// The index is looked at first: what the store confirms in between is then in both.
 	in, whole, pending := s.index.pendingHead(jid)
-	h, err := s.under.Head(ctx, jid)
+	asking, cancel := s.patience(ctx, whole)
+	defer cancel()
+	h, err := s.under.Head(asking, jid)
 	if !pending {
 		return h, err
 	}
@@ -39,6 +41,15 @@ func (s *Store) Head(ctx context.Context, jid job.JID) (job.Head, error) {
 		}
 	}
 	return h, nil
+}
+
+// patience is how long the store is asked for a job: no longer than AckWait where the log can answer
+// for it, as what a store that hangs is waited for is added to every read.
+func (s *Store) patience(ctx context.Context, whole bool) (context.Context, context.CancelFunc) {
+	if !whole {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, s.o.AckWait)
 }
 
 // canAnswer says whether the log may answer for a job after this error of the store.
@@ -75,7 +86,9 @@ func (s *Store) Returns(ctx context.Context, jid job.JID, q tiers.ReturnQuery) (
 	in, whole, pending := s.index.pendingReturns(jid, func(m job.Minion) bool {
 		return m > q.After && (q.Only == nil || slices.Contains(q.Only, m))
 	})
-	page, err := s.under.Returns(ctx, jid, q)
+	asking, cancel := s.patience(ctx, whole)
+	defer cancel()
+	page, err := s.under.Returns(asking, jid, q)
 	if !pending {
 		return page, err
 	}

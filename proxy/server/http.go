@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,9 +75,9 @@ type HTTP struct {
 
 // NewHTTP makes a server.
 func NewHTTP(o HTTPOptions) *HTTP {
-	set(&o.Logger, slog.Default())
-	set(&o.MaxInFlight, 32)
-	set(&o.Timeout, 30*time.Second)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, 32)
+	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
 	if o.Ready == nil {
 		o.Ready = func() error { return nil }
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,21 +39,13 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults() Limits {
-	set(&l.MaxPayload, 64<<20)
-	set(&l.MaxDepth, 1024)
-	set(&l.MaxConnections, 4096)
-	set(&l.MaxInFlight, 512)
-	set(&l.IdleTimeout, 10*time.Minute)
-	set(&l.MessageTimeout, 30*time.Second)
+	l.MaxPayload = cmp.Or(l.MaxPayload, 64<<20)
+	l.MaxDepth = cmp.Or(l.MaxDepth, 1024)
+	l.MaxConnections = cmp.Or(l.MaxConnections, 4096)
+	l.MaxInFlight = cmp.Or(l.MaxInFlight, 512)
+	l.IdleTimeout = cmp.Or(l.IdleTimeout, 10*time.Minute)
+	l.MessageTimeout = cmp.Or(l.MessageTimeout, 30*time.Second)
 	return l
-}
-
-// set puts a default in the place of a zero.
-func set[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 const (
@@ -94,7 +87,7 @@ type RPC struct {
 // NewRPC makes a server; Serve starts it on a listener.
 func NewRPC(o RPCOptions) *RPC {
 	o.Limits = o.Limits.withDefaults()
-	set(&o.Logger, slog.Default())
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	return &RPC{
 		o:        o,
 		inFlight: make(chan struct{}, o.Limits.MaxInFlight),

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 
@@ -45,21 +46,14 @@ const (
 )
 
 func (o *Options) setDefaults() {
-	set(&o.CacheBytes, defaultCacheBytes)
-	set(&o.DefaultKeep, defaultDefaultKeep)
-	set(&o.EventKeep, defaultEventKeep)
-	set(&o.Logger, slog.Default())
+	o.CacheBytes = cmp.Or(o.CacheBytes, defaultCacheBytes)
+	o.DefaultKeep = cmp.Or(o.DefaultKeep, defaultDefaultKeep)
+	o.EventKeep = cmp.Or(o.EventKeep, defaultEventKeep)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.FS == nil {
 		o.FS = vfs.Default
 	}
 	if o.Now == nil {
 		o.Now = time.Now
-	}
-}
-
-func set[T comparable](field *T, byDefault T) {
-	var zero T
-	if *field == zero {
-		*field = byDefault
 	}
 }

@@ -4,6 +4,7 @@
 package disk
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -51,21 +52,14 @@ const (
 )
 
 func (o *Options) setDefaults() {
-	set(&o.CacheBytes, defaultCacheBytes)
-	set(&o.MemTableBytes, defaultMemTableBytes)
-	set(&o.Logger, slog.Default())
+	o.CacheBytes = cmp.Or(o.CacheBytes, defaultCacheBytes)
+	o.MemTableBytes = cmp.Or(o.MemTableBytes, defaultMemTableBytes)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.FS == nil {
 		o.FS = vfs.Default
 	}
 	if o.Now == nil {
 		o.Now = time.Now
-	}
-}
-
-func set[T comparable](field *T, byDefault T) {
-	var zero T
-	if *field == zero {
-		*field = byDefault
 	}
 }
 

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -61,6 +62,6 @@ func (sp *space) lookLocked() {
 	sp.known = err == nil
 	if sp.known {
 		sp.free = int64(min(u.AvailBytes, 1<<62))
-		set(&sp.reserve, min(defaultReserve, int64(min(u.TotalBytes, 1<<62))/4))
+		sp.reserve = cmp.Or(sp.reserve, min(defaultReserve, int64(min(u.TotalBytes, 1<<62))/4))
 	}
 }
