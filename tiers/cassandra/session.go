@@ -87,6 +87,8 @@ const (
 	// remakeAfter is how long the driver is given to find its nodes again before a new session is made: making
 	// one for every short trouble would cost all connections (temporalio/temporal#6207).
 	remakeAfter = 4 * time.Second
+	// oldSession is how long the session before stays open: as long as a list may take.
+	oldSession = 30 * time.Second
 )
 
 // keepSession makes the session, and makes it again when it is lost, until Close.
@@ -110,8 +112,11 @@ func (s *Store) keepSession() {
 		}
 		wait = firstWait
 		if old := s.link.up(session); old != nil {
-			// Calls that still use it get an error that they would have got anyway.
-			closeSession(old)
+			// It may have come back meanwhile, and calls that use it are to end.
+			s.loops.Go(func() {
+				s.sleep(oldSession)
+				closeSession(old)
+			})
 		}
 		s.log.Info("connected to cassandra", "keyspace", s.o.Keyspace)
 		s.watch(session)
