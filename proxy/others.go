@@ -17,13 +17,25 @@ type Backplane interface {
 	Run(ctx context.Context)
 }
 
-// Forget is called for a job that another proxy wrote to: what is cached of it here may be old.
-func (p *Proxy) Forget(jid job.JID) { p.fills.forget(p.ctx, jid) }
+// Forget is called for a job that another proxy wrote to: what is cached of it here may be old. It is
+// answered with only when no tier can be asked.
+func (p *Proxy) Forget(jid job.JID) {
+	c, can := p.o.Cache.(tiers.StaleReader)
+	if !can {
+		p.fills.forget(p.ctx, jid)
+		return
+	}
+	p.fills.doubt(jid, c)
+}
 
 // ForgetAll is called when it is not known what other proxies wrote.
 func (p *Proxy) ForgetAll() {
-	if f, can := p.o.Cache.(tiers.Forgetter); can {
-		p.fills.forgetAll(p.ctx, f)
+	switch c := p.o.Cache.(type) {
+	case tiers.StaleReader:
+		p.fills.doubtAll(c.DoubtAll)
+	case tiers.Forgetter:
+		// It is in the process and does not fail.
+		p.fills.doubtAll(func() { _ = c.ForgetAll(context.WithoutCancel(p.ctx)) })
 	}
 }
 

@@ -169,3 +169,27 @@ func TestForget(t *testing.T) {
 		})
 	}
 }
+
+// What others wrote to is still better than nothing when no tier can be asked, and nothing else.
+func TestForgottenRatherThanNothing(t *testing.T) {
+	for name, forget := range map[string]func(*bed){
+		"one job":    func(b *bed) { b.Forget(jid) },
+		"everything": func(b *bed) { b.ForgetAll() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newMemory(t, 1<<20)
+			b := open(t, withGuards, func(o *proxy.Options, _ *bed) { o.Cache = c })
+			_, err := b.Head(ctx, "unknown")
+			wantErr(t, "an unknown job", err, tiers.ErrNotFound, tiers.ErrUnavailable)
+			b.write(load("*"), job.Minions{JID: jid, IDs: []job.Minion{"a"}}, ret("a", 1))
+			forget(b)
+			b.store.On(broken)
+			b.wantTarget("the store is away", "*")
+			b.wantReturned("the store is away", "a=1")
+			if name == "everything" {
+				_, err = b.Head(ctx, "unknown")
+				wantErr(t, "a job that may be there by now", err, tiers.ErrUnavailable, tiers.ErrNotFound)
+			}
+		})
+	}
+}

@@ -105,8 +105,19 @@ func (fs *fills) forget(ctx context.Context, jid job.JID) {
 	_ = fs.cache.Evict(context.WithoutCancel(ctx), jid)
 }
 
-// forgetAll takes everything out of the cache, and keeps all fills under way from filling.
-func (fs *fills) forgetAll(ctx context.Context, cache tiers.Forgetter) {
+// doubt is forget for a cache that keeps what it may no longer answer with.
+func (fs *fills) doubt(jid job.JID, cache tiers.StaleReader) {
+	s := fs.shard(jid)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, open := range s.jobs[jid] {
+		open.doubt = true
+	}
+	cache.Doubt(jid)
+}
+
+// doubtAll keeps all fills under way from filling, and then has the cache forget what it holds.
+func (fs *fills) doubtAll(forget func()) {
 	for i := range fs.shards {
 		s := &fs.shards[i]
 		s.mu.Lock()
@@ -117,7 +128,7 @@ func (fs *fills) forgetAll(ctx context.Context, cache tiers.Forgetter) {
 		}
 		s.mu.Unlock()
 	}
-	_ = cache.ForgetAll(context.WithoutCancel(ctx)) // it is in the process and does not fail
+	forget()
 }
 
 func (f *fill) add(fact job.Fact) {

@@ -96,6 +96,10 @@ type StaleReader interface {
 	StaleHead(ctx context.Context, jid job.JID) (job.Head, error)
 	// StaleReturns is Returns whatever Snapshot.Fresh was.
 	StaleReturns(ctx context.Context, jid job.JID, q ReturnQuery) (ReturnPage, error)
+	// Doubt ends the time in which a job may be answered with otherwise: others wrote to it.
+	Doubt(jid job.JID)
+	// DoubtAll does so with all that is held.
+	DoubtAll()
 }
 
 // Forgetter is a cache that can forget everything at once, for all who share it.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,8 +21,9 @@ type master struct {
 	name   string
 	daemon *testbed.Daemon
 
-	mu   sync.Mutex // guards idle
+	mu   sync.Mutex // guards the rest
 	idle []*rpcclient.Client
+	took map[string][]time.Duration // of the calls of each method, since it was last looked at
 }
 
 const (
@@ -39,7 +41,9 @@ func (m *master) call(within time.Duration, method string, params ...any) (any, 
 	if err != nil {
 		return nil, err
 	}
+	start := time.Now()
 	answer, err := c.Call(ctx, method, params...)
+	took := time.Since(start)
 	if errors.Is(err, rpcclient.ErrBroken) {
 		_ = c.Close()
 		return nil, fmt.Errorf("%s of %s within %v: %w", method, m.name, within, err)
@@ -47,7 +51,18 @@ func (m *master) call(within time.Duration, method string, params ...any) (any, 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.idle = append(m.idle, c)
+	m.took[method] = append(m.took[method], took)
 	return answer, err
+}
+
+// times gives how long the calls of a method took since the last time, sorted.
+func (m *master) times(method string) []time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	took := m.took[method]
+	delete(m.took, method)
+	slices.Sort(took)
+	return took
 }
 
 func (m *master) take() (*rpcclient.Client, error) {
@@ -81,8 +96,14 @@ func (m *master) prepJID() (string, error) {
 	if !ok {
 		return "", fmt.Errorf("prep_jid gives %T", answer)
 	}
+	if _, twice := minted.LoadOrStore(jid, m.name); twice {
+		return "", fmt.Errorf("%s was minted twice", jid)
+	}
 	return jid, nil
 }
+
+// minted has every jid that a daemon gave to any test.
+var minted sync.Map
 
 // load is the load of a job, nil where there is no such job.
 func (m *master) load(jid string) (map[string]any, error) {

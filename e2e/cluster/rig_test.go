@@ -109,7 +109,7 @@ func (r *rig) start(ctx context.Context) error {
 		if err := r.bed.Start(ctx, d); err != nil {
 			return err
 		}
-		m := &master{name: name, daemon: d}
+		m := &master{name: name, daemon: d, took: map[string][]time.Duration{}}
 		if node == 0 {
 			r.a = m
 		} else {

@@ -94,6 +94,46 @@ func (c *Cache) until(span time.Duration) time.Duration {
 	return c.since() + span
 }
 
+// doubted is never fresh.
+const doubted = time.Duration(-1)
+
+// Doubt keeps a job for StaleHead and StaleReturns alone, until it is filled again.
+func (c *Cache) Doubt(jid job.JID) {
+	s := c.shard(jid)
+	s.mu.Lock()
+	var left *ticket
+	if e := s.jobs[jid]; e != nil {
+		left = c.doubt(e)
+	}
+	s.mu.Unlock()
+	c.tearUp(left)
+}
+
+// DoubtAll is Doubt of every job that is held.
+func (c *Cache) DoubtAll() {
+	for i := range c.shards {
+		s := &c.shards[i]
+		var left []*ticket
+		s.mu.Lock()
+		for _, e := range s.jobs {
+			left = append(left, c.doubt(e))
+		}
+		s.mu.Unlock()
+		for _, t := range left {
+			c.tearUp(t)
+		}
+	}
+}
+
+// doubt takes an entry out when there was no such job: there may be one now. The shard is locked.
+func (c *Cache) doubt(e *entry) *ticket {
+	if e.absent {
+		return c.remove(e)
+	}
+	e.headFresh, e.returnsFresh = doubted, doubted
+	return nil
+}
+
 // Evict forgets a job.
 func (c *Cache) Evict(_ context.Context, jid job.JID) error {
 	s := c.shard(jid)
