@@ -160,12 +160,17 @@ func (o *Options) schemaVersion(ctx context.Context, session *gocql.Session) (in
 	return version, nil
 }
 
+// alterTimeout is for a change of the schema, which can take far longer than any request of a job: seconds on a node
+// that has just started.
+const alterTimeout = 30 * time.Second
+
 // ApplySchema makes the keyspace and the tables, or migrates them. Running it again changes nothing. It is to be run by
 // one at a time: Cassandra does not settle two changes of a schema at once well.
 func ApplySchema(ctx context.Context, o Options) error {
 	if err := o.setDefaults(); err != nil {
 		return err
 	}
+	o.Timeout = max(o.Timeout, alterTimeout)
 	session, err := o.newSession("")
 	if err != nil {
 		return err
