@@ -28,9 +28,9 @@ run: build ## run the daemon with no configuration; it prints what to put into t
 	@bin/saltern serve
 
 .PHONY: demo
-demo: build need-python ## a real Salt master and three minions on Saltern, until Ctrl-C; ONCE=1 ends by itself
+demo: build need-python ## a real Salt master and three minions on Saltern, until Ctrl-C; ONCE=1, CLUSTER=1
 	@env=$(call pyenv,salt-$(SALT)) && \
-	exec bin/saltern demo --salt "$$env" --returner $(RETURNER) $(if $(ONCE),--once)
+	exec bin/saltern demo --salt "$$env" --returner $(RETURNER) $(if $(CLUSTER),--cluster) $(if $(ONCE),--once)
 
 # ---- the tests
 

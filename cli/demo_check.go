@@ -58,14 +58,14 @@ func (c *demoCheck) list(cl *client, rows []json.RawMessage) {
 		where := "jobs list: " + j.fun + ": "
 		state, failed := "complete", 0
 		if j.failed {
-			state, failed = "failed", len(demoMinions)
+			state, failed = "failed", len(j.minions)
 		}
 		expect(c, where+"function", string(row.Fun), j.fun)
 		expect(c, where+"target", string(row.Target), "*")
 		expect(c, where+"user", string(row.User), demoUser())
 		expect(c, where+"state", row.State, state)
-		expect(c, where+"minions", row.Expected, len(demoMinions))
-		expect(c, where+"returns", row.Returned, len(demoMinions))
+		expect(c, where+"minions", row.Expected, len(j.minions))
+		expect(c, where+"returns", row.Returned, len(j.minions))
 		expect(c, where+"failed returns", row.Failed, failed)
 	}
 }
@@ -90,8 +90,9 @@ func (c *demoCheck) job(cl *client, j *demoJob, document map[string]json.RawMess
 	expect(c, where+"target", string(got.Load.Target), "*")
 	expect(c, where+"kind of target", string(got.Load.TargetType), "glob")
 	expect(c, where+"user", string(got.Load.User), demoUser())
+	expect(c, where+"master", string(got.Load.Master), j.master)
 	expect(c, where+"arguments", arguments(got.Load.Data), argumentsAsJSON(j.args))
-	expect(c, where+"minions", joined(got.Minions), strings.Join(demoMinions, " "))
+	expect(c, where+"minions", joined(got.Minions), strings.Join(j.minions, " "))
 	var returned []text
 	for _, r := range got.Returns {
 		returned = append(returned, r.Minion)
@@ -105,7 +106,7 @@ func (c *demoCheck) job(cl *client, j *demoJob, document map[string]json.RawMess
 			c.faultf("%s%s returned %s", where, r.Minion, shorten(string(r.Return), 200))
 		}
 	}
-	expect(c, where+"returns", joined(returned), strings.Join(demoMinions, " "))
+	expect(c, where+"returns", joined(returned), strings.Join(j.minions, " "))
 }
 
 func argumentsAsJSON(args []string) string {
@@ -129,7 +130,7 @@ func joined(ids []text) string {
 // its publish, and of a return of each minion.
 func missingEvents(cl *client, j *demoJob, rows []json.RawMessage) string {
 	want := []string{"salt/job/" + j.jid + "/new"}
-	for _, m := range demoMinions {
+	for _, m := range j.minions {
 		want = append(want, "salt/job/"+j.jid+"/ret/"+m)
 	}
 	for _, raw := range rows {
@@ -175,8 +176,8 @@ func (c *demoCheck) listJobs(answer map[string]listedJob) {
 
 // lookup looks at the answer of jobs.lookup_jid: minion to result.
 func (c *demoCheck) lookup(j *demoJob, answer map[string]json.RawMessage) {
-	expect(c, "jobs.lookup_jid: minions", len(answer), len(demoMinions))
-	for _, m := range demoMinions {
+	expect(c, "jobs.lookup_jid: minions", len(answer), len(j.minions))
+	for _, m := range j.minions {
 		if !j.right(answer[m]) {
 			c.faultf("jobs.lookup_jid: %s returned %s", m, shorten(string(answer[m]), 200))
 		}
@@ -196,8 +197,8 @@ type savedReturn struct {
 }
 
 func (c *demoCheck) getJID(j *demoJob, answer map[string]savedReturn) {
-	expect(c, "ret.get_jid: minions", len(answer), len(demoMinions))
-	for _, m := range demoMinions {
+	expect(c, "ret.get_jid: minions", len(answer), len(j.minions))
+	for _, m := range j.minions {
 		where := "ret.get_jid: " + m + ": "
 		got, found := answer[m]
 		if !found || got.RetCode == nil || got.Success == nil {

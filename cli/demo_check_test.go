@@ -6,13 +6,15 @@ import (
 	"testing"
 )
 
+var demoMinions = []string{"alpha", "beta", "gamma"}
+
 // The demo's exit code is worth something only if wrong answers are seen: each case spoils right ones
 // in one way.
 func TestDemoSeesWrongAnswers(t *testing.T) {
 	const jid = "20261201120000000001"
 	row := `{"jid":"J","fun":"cmd.run","target":"*","user":"USER","state":"failed","expected":3,"returned":3,"failed":3}`
 	ret := `{"minion":"MINION","retcode":3,"success":false,"failed":true,"return":"it fails"}`
-	shown := `{"jid":"J","load":{"fun":"cmd.run","target":"*","target_type":"glob","user":"USER",
+	shown := `{"jid":"J","load":{"fun":"cmd.run","target":"*","target_type":"glob","user":"USER","master":"m1",
 		"data":{"arg":["echo it fails; exit 3"]}},"minions":["alpha","beta","gamma"],"returns":[` + perMinion(ret, ",") + `]}`
 	listed := `{"J":{"Function":"cmd.run","Arguments":["echo it fails; exit 3"],"Target":"*","Target-type":"glob",
 		"User":"USER","StartTime":"2026, Dec 01 12:00:00.000001"}}`
@@ -28,7 +30,7 @@ func TestDemoSeesWrongAnswers(t *testing.T) {
 				t.Fatalf("%v in %s", err, document)
 			}
 		}
-		job := demoJobs()[2]
+		job := demoJobs("m1", demoMinions)[2]
 		job.jid = jid
 		c, cl := &demoCheck{jobs: []*demoJob{job}}, &client{}
 		var document, lookup map[string]json.RawMessage
@@ -59,6 +61,7 @@ func TestDemoSeesWrongAnswers(t *testing.T) {
 		`"target_type":"glob"`:     `"target_type":"list"`,
 		`"Target-type":"glob"`:     `"Target-type":"list"`,
 		`"user":"USER"`:            `"user":"somebody"`,
+		`"master":"m1"`:            `"master":"m2"`,
 		`"User":"USER"`:            `"User":"somebody"`,
 		`"state":"failed"`:         `"state":"complete"`,
 		`"expected":3`:             `"expected":4`,
@@ -94,7 +97,7 @@ func perMinion(text, separator string) string {
 }
 
 func TestDemoSeesMissingEvents(t *testing.T) {
-	job := &demoJob{jid: "1"}
+	job := &demoJob{jid: "1", minions: demoMinions}
 	rows := []json.RawMessage{json.RawMessage(`{"tag":"salt/job/1/new"}`), json.RawMessage(`{"tag":"salt/job/1/publish"}`)}
 	if got := missingEvents(&client{}, job, rows); got != "salt/job/1/ret/alpha" {
 		t.Errorf("missing is %q", got)
@@ -108,7 +111,7 @@ func TestDemoSeesMissingEvents(t *testing.T) {
 }
 
 func TestDemoStatesAreRight(t *testing.T) {
-	right := demoJobs()[1].right
+	right := demoJobs("m1", demoMinions)[1].right
 	var states []string
 	for i := range demoStateCount {
 		states = append(states, `"test_|-`+strings.Repeat("x", i+1)+`_|-n_|-nop":{"result":true,"changes":{}}`)

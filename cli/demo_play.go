@@ -20,11 +20,14 @@ type demoJob struct {
 	failed  bool
 	right   func(result json.RawMessage) bool // of one minion
 
-	jid string // once it has run
+	master  string
+	minions []string
+	jid     string // once it has run
 }
 
-func demoJobs() []*demoJob {
-	return []*demoJob{
+// demoJobs are the jobs of one master.
+func demoJobs(master string, minions []string) []*demoJob {
+	jobs := []*demoJob{
 		{fun: "test.ping", right: func(r json.RawMessage) bool { return string(r) == "true" }},
 		{fun: "state.apply", args: []string{"demo"}, right: func(r json.RawMessage) bool {
 			states, ok := stateRun(r)
@@ -36,47 +39,81 @@ func demoJobs() []*demoJob {
 		{fun: "cmd.run", args: []string{"echo it fails; exit 3"}, retcode: 3, failed: true,
 			right: func(r json.RawMessage) bool { return string(r) == `"it fails"` }},
 	}
+	for _, j := range jobs {
+		j.master, j.minions = master, minions
+	}
+	return jobs
 }
 
-// play runs the jobs, shows what Saltern and Salt say of them, and gives what was wrong.
+// play runs jobs at every master, shows what Saltern and Salt say of those of the first one at the last one, which is
+// the same where there is one, and gives what was wrong.
 func (d *demo) play(ctx context.Context) ([]string, error) {
-	jobs := demoJobs()
-	for _, j := range jobs {
-		line := strings.TrimSpace(j.fun + " " + strings.Join(j.args, " "))
-		if err := d.step("salt '*' "+line, func() error { return d.runJob(ctx, j) }); err != nil {
-			return nil, err
+	c := &demoCheck{}
+	for _, m := range d.masters {
+		for _, j := range demoJobs(m.id, m.minions) {
+			line := d.at(m) + strings.TrimSpace("salt '*' "+j.fun+" "+strings.Join(j.args, " "))
+			if err := d.step(line, func() error { return m.runJob(ctx, j) }); err != nil {
+				return nil, err
+			}
+			c.jobs = append(c.jobs, j)
 		}
 	}
-	c := &demoCheck{jobs: jobs}
-	ping, states, failing := jobs[0], jobs[1], jobs[2]
+	v := &demoView{demo: d, demoMaster: d.masters[len(d.masters)-1], check: c}
+	states, failing := c.jobs[1], c.jobs[2]
 	for _, show := range []func() error{
-		func() error { return d.showJobs(ctx, c) },
-		func() error { return d.showJob(ctx, c, states) },
-		func() error { return d.showJob(ctx, c, failing) },
-		func() error { return d.showEvents(ctx, c, failing) },
-		func() error { return d.showListJobs(ctx, c) },
-		func() error { return d.showLookup(ctx, c, failing) },
-		func() error { return d.showGetJID(ctx, c, failing) },
+		func() error { return v.showJobs(ctx) },
+		func() error { return v.showJob(ctx, states) },
+		func() error { return v.showJob(ctx, failing) },
+		func() error { return v.showEvents(ctx, failing) },
+		func() error { return v.showListJobs(ctx) },
+		func() error { return v.showLookup(ctx, failing) },
+		func() error { return v.showGetJID(ctx, failing) },
 	} {
 		if err := show(); err != nil {
 			return nil, err
 		}
 	}
-	// Nothing to see, but it has to be right.
-	document, err := getJob(ctx, d.client, ping.jid)
-	if err != nil {
+	if err := d.lookAtAll(ctx, c); err != nil {
 		return nil, err
 	}
-	c.job(d.client, ping, document)
 	return c.faults, nil
+}
+
+// lookAtAll looks at every job through every Saltern: nothing to see, but it has to be right.
+func (d *demo) lookAtAll(ctx context.Context, c *demoCheck) error {
+	for _, m := range d.masters {
+		for _, j := range c.jobs {
+			document, err := getJob(ctx, m.client, j.jid)
+			if err != nil {
+				return err
+			}
+			c.job(m.client, j, document)
+		}
+	}
+	return nil
+}
+
+// at says at which master something is done, where there are several.
+func (d *demo) at(m *demoMaster) string {
+	if len(d.masters) == 1 {
+		return ""
+	}
+	return m.id + ": "
+}
+
+// demoView is the demo as seen at one of its masters.
+type demoView struct {
+	*demo
+	*demoMaster
+	check *demoCheck
 }
 
 // patience is how long what Salt has stored after it answered may take to be seen.
 const patience = 30 * time.Second
 
 // runJob runs a job on all minions and waits until Saltern has all of it.
-func (d *demo) runJob(ctx context.Context, j *demoJob) error {
-	out, err := d.salt.Run(ctx, "salt", append([]string{"*", j.fun}, j.args...)...)
+func (m *demoMaster) runJob(ctx context.Context, j *demoJob) error {
+	out, err := m.salt.Run(ctx, "salt", append([]string{"*", j.fun}, j.args...)...)
 	if err != nil {
 		return err
 	}
@@ -86,11 +123,11 @@ func (d *demo) runJob(ctx context.Context, j *demoJob) error {
 	// Salt answers before it has stored the returns.
 	return waitFor(ctx, patience, func() (bool, error) {
 		var page struct{ Jobs []jobRow }
-		q := url.Values{"fun": {j.fun}, "limit": {"1"}}
-		if err := d.client.get(ctx, "/v1/jobs", q, &page); err != nil {
+		q := url.Values{"fun": {j.fun}, "minion": {j.minions[0]}, "limit": {"1"}}
+		if err := m.client.get(ctx, "/v1/jobs", q, &page); err != nil {
 			return false, err
 		}
-		if len(page.Jobs) == 0 || page.Jobs[0].Returned < len(demoMinions) {
+		if len(page.Jobs) == 0 || page.Jobs[0].Returned < len(j.minions) {
 			return false, nil
 		}
 		j.jid = string(page.Jobs[0].JID)
@@ -98,85 +135,85 @@ func (d *demo) runJob(ctx context.Context, j *demoJob) error {
 	}, "the returns of %s in Saltern", j.fun)
 }
 
-func (d *demo) showJobs(ctx context.Context, c *demoCheck) error {
-	d.title("saltern jobs list")
+func (v *demoView) showJobs(ctx context.Context) error {
+	v.title("saltern jobs list")
 	var page struct{ Jobs []json.RawMessage }
-	if err := d.client.get(ctx, "/v1/jobs", nil, &page); err != nil {
+	if err := v.client.get(ctx, "/v1/jobs", nil, &page); err != nil {
 		return err
 	}
-	c.list(d.client, page.Jobs)
-	return writeJobs(d.out, d.client, page.Jobs, false)
+	v.check.list(v.client, page.Jobs)
+	return writeJobs(v.out, v.client, page.Jobs, false)
 }
 
-func (d *demo) showJob(ctx context.Context, c *demoCheck, j *demoJob) error {
-	d.title("saltern jobs show %s", j.jid)
-	document, err := getJob(ctx, d.client, j.jid)
+func (v *demoView) showJob(ctx context.Context, j *demoJob) error {
+	v.title("saltern jobs show %s", j.jid)
+	document, err := getJob(ctx, v.client, j.jid)
 	if err != nil {
 		return err
 	}
-	c.job(d.client, j, document)
-	return writeJob(d.out, d.client, document)
+	v.check.job(v.client, j, document)
+	return writeJob(v.out, v.client, document)
 }
 
-func (d *demo) showEvents(ctx context.Context, c *demoCheck, j *demoJob) error {
+func (v *demoView) showEvents(ctx context.Context, j *demoJob) error {
 	tag := "salt/job/" + j.jid + "/*"
-	d.title("saltern events --tag '%s'", tag)
+	v.title("saltern events --tag '%s'", tag)
 	q := url.Values{"tag": {tag}}
 	var page struct{ Events []json.RawMessage }
 	// The master hands events over a while after it has fired them.
 	err := waitFor(ctx, patience, func() (bool, error) {
-		err := d.client.get(ctx, "/v1/events", q, &page)
-		return missingEvents(d.client, j, page.Events) == "", err
+		err := v.client.get(ctx, "/v1/events", q, &page)
+		return missingEvents(v.client, j, page.Events) == "", err
 	}, "the events of %s in Saltern", j.jid)
 	if err != nil && page.Events == nil {
 		return err
 	}
-	if missing := missingEvents(d.client, j, page.Events); missing != "" {
-		c.faultf("events: there is no %s", missing)
+	if missing := missingEvents(v.client, j, page.Events); missing != "" {
+		v.check.faultf("events: there is no %s", missing)
 	}
-	return writeEvents(d.out, d.client, page.Events, false)
+	return writeEvents(v.out, v.client, page.Events, false)
 }
 
-func (d *demo) showListJobs(ctx context.Context, c *demoCheck) error {
+func (v *demoView) showListJobs(ctx context.Context) error {
 	var answer map[string]listedJob
-	err := d.showSalt(&answer, "salt-run jobs.list_jobs", func() (*testbed.Output, error) {
-		return d.salt.Run(ctx, "salt-run", "--out=json", "jobs.list_jobs")
+	err := v.showSalt(&answer, "salt-run jobs.list_jobs", func() (*testbed.Output, error) {
+		return v.salt.Run(ctx, "salt-run", "--out=json", "jobs.list_jobs")
 	})
-	c.listJobs(answer)
+	v.check.listJobs(answer)
 	return err
 }
 
-func (d *demo) showLookup(ctx context.Context, c *demoCheck, j *demoJob) error {
+func (v *demoView) showLookup(ctx context.Context, j *demoJob) error {
 	var answer map[string]json.RawMessage
-	err := d.showSalt(&answer, "salt-run jobs.lookup_jid "+j.jid, func() (*testbed.Output, error) {
-		return d.salt.Run(ctx, "salt-run", "--out=json", "jobs.lookup_jid", j.jid)
+	err := v.showSalt(&answer, "salt-run jobs.lookup_jid "+j.jid, func() (*testbed.Output, error) {
+		return v.salt.Run(ctx, "salt-run", "--out=json", "jobs.lookup_jid", j.jid)
 	})
-	c.lookup(j, answer)
+	v.check.lookup(j, answer)
 	return err
 }
 
-func (d *demo) showGetJID(ctx context.Context, c *demoCheck, j *demoJob) error {
+func (v *demoView) showGetJID(ctx context.Context, j *demoJob) error {
 	var answer struct{ Local map[string]savedReturn }
-	err := d.showSalt(&answer, "salt-call ret.get_jid saltern "+j.jid+" --output=json", func() (*testbed.Output, error) {
-		return d.salt.Call(ctx, demoMinions[0], "ret.get_jid", "saltern", j.jid, "--output=json")
+	err := v.showSalt(&answer, "salt-call ret.get_jid saltern "+j.jid+" --output=json", func() (*testbed.Output, error) {
+		return v.salt.Call(ctx, v.minions[0], "ret.get_jid", "saltern", j.jid, "--output=json")
 	})
-	c.getJID(j, answer.Local)
+	v.check.getJID(j, answer.Local)
 	return err
 }
 
 // showSalt runs a command of Salt, shows its JSON and decodes it.
-func (d *demo) showSalt(into any, line string, run func() (*testbed.Output, error)) error {
-	d.title("%s", line)
+func (v *demoView) showSalt(into any, line string, run func() (*testbed.Output, error)) error {
+	v.title("%s", line)
 	out, err := run()
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(d.out, strings.TrimSpace(harmlessLines(out.Stdout)))
+	fmt.Fprintln(v.out, strings.TrimSpace(harmlessLines(out.Stdout)))
 	return json.NewDecoder(bytes.NewBufferString(out.Stdout)).Decode(into)
 }
 
-func (d *demo) title(format string, args ...any) {
-	fmt.Fprintf(d.out, "\n$ "+format+"\n", args...)
+func (v *demoView) title(format string, args ...any) {
+	fmt.Fprintf(v.out, "\n"+v.at(v.demoMaster)+"$ "+format+"\n", args...)
 }
 
 // step does something that takes a while, and shows that it goes on.
