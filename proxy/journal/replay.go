@@ -44,7 +44,6 @@ func (s *Store) replayLoop() {
 				s.report(false)
 				break
 			}
-			s.report(true)
 			start := time.Now()
 			n, ok := s.replayBatch(batch)
 			if ok {
@@ -52,6 +51,7 @@ func (s *Store) replayLoop() {
 				s.pace(n, time.Since(start))
 				continue
 			}
+			s.report(true)
 			s.sleep(pause/2 + rand.N(pause))
 			pause = min(2*pause, retryMost)
 		}
