@@ -41,6 +41,7 @@ func (s *Store) replayLoop() {
 		for s.ctx.Err() == nil {
 			batch := s.queue.oldest(replayFacts, replayBytes)
 			if len(batch) == 0 {
+				s.rate.Store(0)
 				s.report(false)
 				break
 			}
@@ -67,7 +68,6 @@ func (s *Store) report(waits bool) {
 		s.o.Logger.Warn("the store does not take writes; they wait in the journal", "store", s.under.Name())
 		return
 	}
-	s.rate.Store(0)
 	s.o.Logger.Info("the store has all that waited in the journal", "store", s.under.Name())
 }
 

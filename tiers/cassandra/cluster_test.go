@@ -1,11 +1,13 @@
 package cassandra
 
 import (
+	"bytes"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,7 +21,7 @@ func TestDriverIsSetOnPurpose(t *testing.T) {
 	if err := o.setDefaults(); err != nil {
 		t.Fatal(err)
 	}
-	ours, err := o.cluster("ks", driverLog{slog.Default()})
+	ours, err := o.cluster("ks", driverLog{slog.Default(), &sync.Map{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,5 +131,18 @@ func TestKeyspaceOf(t *testing.T) {
 		if got := KeyspaceOf(c.base, c.namespace); got != c.want {
 			t.Errorf("KeyspaceOf(%q, %q) = %q; want %q", c.base, c.namespace, got, c.want)
 		}
+	}
+}
+
+// TestDriverSaysItOnce: what is said with every attempt to reach a node is not logged each time.
+func TestDriverSaysItOnce(t *testing.T) {
+	var out bytes.Buffer
+	l := driverLog{slog.New(slog.NewTextHandler(&out, nil)), &sync.Map{}}
+	for range 3 {
+		l.Error("Unable to reconnect control connection.", gocql.NewLogFieldString("node", "n1"))
+	}
+	l.Error("Something else.")
+	if got := strings.Count(out.String(), "level=WARN"); got != 2 {
+		t.Errorf("%d lines, want one of each:\n%s", got, out.String())
 	}
 }

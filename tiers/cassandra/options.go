@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"sync"
 	"time"
 
 	"github.com/apache/cassandra-gocql-driver/v2"
@@ -51,6 +52,8 @@ type Options struct {
 
 	// nodes hears of nodes that come and go; nil where nobody wants to know.
 	nodes *nodes
+	// said is what the driver logged of all sessions.
+	said *sync.Map
 }
 
 // TLS says whom to trust, and who we are.
@@ -95,6 +98,7 @@ func (o *Options) setDefaults() error {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	o.said = &sync.Map{}
 	if o.OnDown == nil {
 		o.OnDown = func() {}
 	}

@@ -202,7 +202,7 @@ func (o *Options) checkedSession(ctx context.Context) (*gocql.Session, error) {
 
 // newSession connects. An empty keyspace is none.
 func (o *Options) newSession(keyspace string) (*gocql.Session, error) {
-	c, err := o.cluster(keyspace, driverLog{o.Logger})
+	c, err := o.cluster(keyspace, driverLog{o.Logger, o.said})
 	if err != nil {
 		return nil, err
 	}
