@@ -229,7 +229,7 @@ func (c *Cassandra) Hang() error {
 	if c.process == nil {
 		return errExternal
 	}
-	return c.process.Signal(syscall.SIGSTOP)
+	return c.process.hang()
 }
 
 // Continue ends Hang.

@@ -108,7 +108,7 @@ func (d *Daemon) Stop() error {
 func (d *Daemon) Kill() error { return d.process.Kill() }
 
 // Hang stops the daemon with SIGSTOP: connections are still accepted by the system, and nothing answers.
-func (d *Daemon) Hang() error { return d.process.Signal(syscall.SIGSTOP) }
+func (d *Daemon) Hang() error { return d.process.hang() }
 
 // Continue ends Hang.
 func (d *Daemon) Continue() error { return d.process.Signal(syscall.SIGCONT) }

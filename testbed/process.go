@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -64,6 +65,39 @@ func (p *Process) Signal(s syscall.Signal) error {
 		return fmt.Errorf("sending %v to %s: %w", s, p.name, err)
 	}
 	return nil
+}
+
+// hang stops the process with SIGSTOP and returns when all its threads stand still: on a busy machine that takes a
+// while, in which it still answers.
+func (p *Process) hang() error {
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for !p.stopped() {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s does not stop", p.name)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
+// stopped says whether every thread of the process has the state T of Linux.
+func (p *Process) stopped() bool {
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.group))
+	if err != nil || len(tasks) == 0 {
+		return true // there is no such file system
+	}
+	for _, task := range tasks {
+		text, err := os.ReadFile(task)
+		// The state follows the name, which is in brackets and may have any character.
+		end := strings.LastIndex(string(text), ") ")
+		if err == nil && end >= 0 && !strings.HasPrefix(string(text[end+2:]), "T") {
+			return false
+		}
+	}
+	return true
 }
 
 // Kill ends the whole group with SIGKILL and waits for it.

@@ -199,7 +199,7 @@ func (r *Redis) Hang() error {
 	if r.process == nil {
 		return errExternalRedis
 	}
-	return r.process.Signal(syscall.SIGSTOP)
+	return r.process.hang()
 }
 
 // Continue ends Hang.
