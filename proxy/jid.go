@@ -122,6 +122,14 @@ func (m *minted) add(jid job.JID) {
 	}
 }
 
+// has says whether a jid was minted here and has not been published yet.
+func (m *minted) has(jid job.JID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, is := m.jids[jid]
+	return is
+}
+
 // take says, once for each jid, whether it was minted here.
 func (m *minted) take(jid job.JID) bool {
 	m.mu.Lock()

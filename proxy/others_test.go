@@ -193,3 +193,23 @@ func TestForgottenRatherThanNothing(t *testing.T) {
 		})
 	}
 }
+
+// A job that was minted here is in the shared tier with its publish, for as long as a running one may be; of another
+// one it is not known what there was before.
+func TestPublishFillsTheSharedTier(t *testing.T) {
+	b := open(t, withShared, func(o *proxy.Options, b *bed) { b.shared.Leases, o.Staleness = false, time.Second })
+	minted := load("*")
+	minted.JID = b.PrepJID(ctx)
+	b.write(minted, job.Minions{JID: minted.JID, IDs: []job.Minion{"a"}})
+	b.write(load("*"))
+	if err := b.Close(); err != nil { // the shared tier is not waited for
+		t.Fatal(err)
+	}
+	s, filled := b.shared.Filled(minted.JID)
+	if !filled || !s.HasReturns || s.Head.Load == nil || len(s.Head.Minions) != 1 || s.TTL <= 0 || s.TTL > time.Second {
+		t.Errorf("filled: %v, %+v", filled, s)
+	}
+	if s, filled := b.shared.Filled(jid); filled {
+		t.Errorf("filled with what may not be all: %+v", s)
+	}
+}

@@ -2,11 +2,14 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"saltern/job"
+	"saltern/policy"
 	"saltern/tiers"
 )
 
@@ -14,12 +17,13 @@ import (
 // does not wait for a shared tier. A shared tier is not asked for the jobs of facts that it has not
 // taken yet, and what it does not take, or has without the store, is remembered.
 func (p *Proxy) fanOut(ctx context.Context, facts []job.Fact) ([]job.Outcome, error) {
+	beginnings := p.beginnings(facts)
 	var stored bool
 	answered := make(chan struct{}) // closed once stored is set
 	for i, t := range p.o.Shared {
 		p.lags[i].begin(facts)
 		p.loops.Go(func() {
-			taken := p.mergeShared(t, facts)
+			taken := p.mergeShared(t, beginnings, facts)
 			<-answered
 			p.lags[i].end(facts, taken && stored)
 			if i == 0 && stored && p.o.Backplane != nil {
@@ -39,11 +43,41 @@ func (p *Proxy) fanOut(ctx context.Context, facts []job.Fact) ([]job.Outcome, er
 	return outcomes, nil
 }
 
-// mergeShared writes facts to one shared tier and says whether it took them.
-func (p *Proxy) mergeShared(t tiers.Tier, facts []job.Fact) (taken bool) {
+// beginnings are the jobs that begin with these facts for certain, as they were minted here: other
+// proxies find them in the shared tiers at once, also when the store takes its time.
+func (p *Proxy) beginnings(facts []job.Fact) []tiers.Snapshot {
+	if len(p.o.Shared) == 0 {
+		return nil
+	}
+	var jobs []tiers.Snapshot
+	for _, f := range facts {
+		l, isLoad := f.(job.Load)
+		if !isLoad || l.Rank != job.RankPublish || !p.minted.has(l.JID) {
+			continue
+		}
+		own := slices.DeleteFunc(slices.Clone(facts), func(f job.Fact) bool { return f.Job() != l.JID })
+		s := with(tiers.Snapshot{Head: job.Head{JID: l.JID}, HasReturns: true}, own)
+		ttl, fresh := p.ttl(s.Head, false)
+		s.TTL = policy.TTL(ttl, fresh, false)
+		jobs = append(jobs, s)
+	}
+	return jobs
+}
+
+// mergeShared writes facts to one shared tier and says whether it took them. What it held before, and
+// a filling that it declines, are what the merge is for.
+func (p *Proxy) mergeShared(t tiers.Tier, beginnings []tiers.Snapshot, facts []job.Fact) (taken bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), p.o.WriteBudget)
 	defer cancel()
-	_, err := t.Merge(ctx, facts)
+	var err error
+	if filler, can := t.(tiers.Filler); can {
+		for _, s := range beginnings {
+			err = errors.Join(err, filler.Fill(ctx, s))
+		}
+	}
+	if err == nil {
+		_, err = t.Merge(ctx, facts)
+	}
 	if err != nil {
 		p.Stats.MissedFacts.Add(uint64(len(facts)))
 	}
