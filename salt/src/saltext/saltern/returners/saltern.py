@@ -126,6 +126,9 @@ _SMALLER = ("too-large", "invalid")
 _SECRETS = ("key", "token", "password", "tok")
 
 
+_HOLDER = f"_saltern_{__version__}"
+
+
 def _shared(cls):
     """
     The class of this name that all copies of this module in the process use.
@@ -138,8 +141,10 @@ def _shared(cls):
 
 def _holder():
     """A place in the process that is not this module; see _process."""
-    name = f"_saltern_{__version__}"
-    return sys.modules.setdefault(name, types.ModuleType(name))
+    held = sys.modules.get(_HOLDER)
+    if held is None:
+        held = sys.modules.setdefault(_HOLDER, types.ModuleType(_HOLDER))
+    return held
 
 
 class SalternUnavailable(salt.exceptions.NotImplemented):
@@ -1234,6 +1239,7 @@ class _Connection:
         self.address = o.address
         self.unpacker = _unpacker(careful)
         self.sent = 0
+        self.seconds = None
         self.sock = _connected(o)
         self._hello(o)
 
@@ -1273,7 +1279,7 @@ class _Connection:
         except BaseException as err:
             # An answer that is still to come must not become that of the next request.
             self.sock.close()
-            if isinstance(err, TimeoutError):
+            if isinstance(err, (TimeoutError, BlockingIOError)):
                 cause = f"no answer within {timeout:g} s"
                 raise _Away(self.address, cause, hung=True) from None
             if isinstance(err, OSError):
@@ -1288,11 +1294,29 @@ class _Connection:
             parts += (b"\x94\x00\xce", struct.pack(">I", number & 0xFFFFFFFF), body)
         message = b"".join(parts)
         # Large values take time to compress and fsync: a second more for each 16 MiB.
-        self.sock.settimeout(timeout + len(message) / (16 << 20))
+        self._wait_for(timeout + (len(message) >> 20) / 16)
         view = memoryview(message)
         while view:
             view = view[self.sock.send(view) :]
+        self.unpacker.feed(self._received())  # there is nothing left of the answers before
         return [self._answer(number & 0xFFFFFFFF) for number in range(first, self.sent)]
+
+    def _wait_for(self, seconds):
+        """
+        How long to wait for a byte. Where the kernel can be told once, it is: settimeout() makes
+        Python poll before each call, which is a tenth of the time of a get_load().
+        """
+        if seconds == self.seconds:
+            return
+        self.seconds = seconds
+        if os.name != "nt":
+            with contextlib.suppress(OSError):
+                span = struct.pack("ll", int(seconds), max(1, int(seconds % 1 * 1_000_000)))
+                for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+                    self.sock.setsockopt(socket.SOL_SOCKET, option, span)
+                self.sock.settimeout(None)
+                return
+        self.sock.settimeout(seconds)
 
     def _answer(self, number):
         """Read the answer to the request of a number."""
@@ -1315,10 +1339,13 @@ class _Connection:
                 return self.unpacker.unpack()
             except salt.utils.msgpack.exceptions.OutOfData:
                 pass
-            data = self.sock.recv(1 << 18)
-            if not data:
-                raise _Closed("the connection was closed")
-            self.unpacker.feed(data)
+            self.unpacker.feed(self._received())
+
+    def _received(self):
+        data = self.sock.recv(1 << 18)
+        if not data:
+            raise _Closed("the connection was closed")
+        return data
 
     def _nonsense(self):
         return _Away(self.address, "what answers there is not Saltern")
