@@ -233,17 +233,18 @@ def percentile(values, share):
     return values[min(len(values) - 1, int(share * len(values)))]
 
 
-def report(rounds, plan, out):
-    """Write the comparison as Markdown; gives whether every target is met."""
+def report(rounds, plan, load, out):
+    """Write the comparison as Markdown; gives whether every target is met. Figures of a busy machine say little."""
     rates = {cache: [rate for rate, _ in rounds[cache]] for cache in rounds}
     middle = {cache: statistics.median(rates[cache]) for cache in rounds}
     ratio = middle["saltern"] / middle["local_cache"]
     print(
-        f"Salt {salt.version.__version__}, Python {platform.python_version()}, {os.cpu_count()} cores,",
+        f"Salt {salt.version.__version__}, Python {platform.python_version()}, {os.cpu_count()} cores,"
+        f" load before it {load:.0f},",
         file=out,
     )
     print(
-        f"{plan.rounds} rounds in turns, {plan.workers} workers x {plan.jobs} jobs x {plan.minions} minions,"
+        f"{plan.rounds} rounds in turns, {plan.workers} worker(s) x {plan.jobs} jobs x {plan.minions} minions,"
         f" {plan.heavy:.0%} highstates of 30 states. p50 / p99 of all calls, in µs.\n",
         file=out,
     )
@@ -294,6 +295,7 @@ def main():
     parser.add_argument("--results", type=int, default=300, help="get_jid calls of each worker in a round")
     parser.add_argument("--check", action="store_true", help="end with 1 when a target is missed")
     plan = parser.parse_args()
+    load = os.getloadavg()[0]
     folder = tempfile.mkdtemp(prefix="sb-")
     try:
         with daemon(os.path.abspath(plan.saltern), folder) as address:
@@ -312,7 +314,7 @@ def main():
                     )
             if spooled(f"{folder}/saltern"):
                 raise SystemExit("Saltern did not take all writes: some are in the spool, and no figure counts")
-        met = report(rounds, plan, sys.stdout)
+        met = report(rounds, plan, load, sys.stdout)
     finally:
         shutil.rmtree(folder)
     return 0 if met or not plan.check else 1
