@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,8 +16,11 @@ func slowly(t *testing.T, l limits) (b *batcher[int], sent *[][]int) {
 	sent = new([][]int)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
+	var mu sync.Mutex // guards sent while batches are under way
 	return newBatcher(ctx, l, func(_ context.Context, items []int) error {
+		mu.Lock()
 		*sent = append(*sent, slices.Clone(items))
+		mu.Unlock()
 		time.Sleep(time.Second)
 		return nil
 	}), sent

@@ -154,6 +154,35 @@ func benchmarkMerge(b *testing.B, jobs int) {
 	report()
 }
 
+// BenchmarkReplay is returns as the journal sends them again: 50 a call, 8 callers.
+func BenchmarkReplay(b *testing.B) {
+	s := open(b, options(b))
+	jid := newJID()
+	ids := make([]job.Minion, 20_000)
+	for i := range ids {
+		ids[i] = minion(i)
+	}
+	merge(b, s, publish(jid, 86400), minionsOf(jid, ids...))
+	var n atomic.Int64
+	b.SetParallelism(4)
+	report := cost(b, 100)
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			facts := make([]job.Fact, 50)
+			for i := range facts {
+				facts[i] = returnOf(jid, minion(int(n.Add(1))%20_000), payload)
+			}
+			if _, err := s.Merge(context.Background(), facts); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+	b.ReportMetric(50*float64(b.N)/b.Elapsed().Seconds(), "returns/s")
+	b.ReportMetric(100*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+	report()
+}
+
 // BenchmarkHead is what get_load reads, one caller, beside the same query through the driver.
 func BenchmarkHead(b *testing.B) {
 	o := options(b)

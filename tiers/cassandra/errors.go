@@ -19,10 +19,8 @@ func (s *Store) fail(ctx context.Context, doing string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", doing, ctx.Err())
 	}
+	s.link.failed(err, s.o.Now())
 	kind := classify(err)
-	if kind == tiers.ErrUnavailable {
-		s.link.failed(err, s.o.Now())
-	}
 	if errors.Is(err, kind) {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
@@ -51,7 +49,8 @@ func classify(err error) error {
 	}
 }
 
-// lost says whether an error is that of a session that has no connection left.
+// lost says whether an error may be that of a session without a living connection. A connection into the void gives
+// timeouts for as long as six heartbeats take; keepSession finds that out sooner.
 func lost(err error) bool {
 	return errors.Is(err, gocql.ErrNoConnections) || errors.Is(err, gocql.ErrSessionClosed) ||
 		errors.Is(err, gocql.ErrConnectionClosed) ||

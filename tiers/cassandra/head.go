@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/apache/cassandra-gocql-driver/v2"
+
 	"saltern/job"
 	"saltern/tiers"
 )
@@ -18,17 +20,24 @@ type headRow struct {
 	data []byte
 }
 
-// headRows reads the rows of a job's head, or those of one kind alone.
+// headRows reads the rows of a job's head, or those of one kind alone, from a second node too when the first is slow.
 func (s *Store) headRows(ctx context.Context, jid job.JID, kind ...int8) ([]headRow, error) {
 	session, err := s.session()
 	if err != nil {
 		return nil, err
 	}
+	rows, err := hedge(ctx, s.o.HedgeAfter, func(ctx context.Context) ([]headRow, error) {
+		return s.readHead(ctx, session, jid, kind...)
+	})
+	return rows, s.fail(ctx, "read of a job", err)
+}
+
+func (s *Store) readHead(ctx context.Context, session *gocql.Session, jid job.JID, kind ...int8) ([]headRow, error) {
 	q := session.Query(selectHead, string(jid))
 	if len(kind) > 0 {
 		q = session.Query(selectHeadKind, string(jid), kind[0])
 	}
-	iter := s.hedged(q.Consistency(s.reads)).IterContext(ctx)
+	iter := q.Consistency(s.reads).IterContext(ctx)
 	var rows []headRow
 	for {
 		var r headRow // the driver reuses the bytes that it is given
@@ -37,7 +46,7 @@ func (s *Store) headRows(ctx context.Context, jid job.JID, kind ...int8) ([]head
 		}
 		rows = append(rows, r)
 	}
-	return rows, s.fail(ctx, "read of a job", iter.Close())
+	return rows, iter.Close()
 }
 
 // Head gives all that is known of a job but its returns.

@@ -32,7 +32,8 @@ type Options struct {
 	Timeout time.Duration
 	// ConnectTimeout is the same for a new connection; default 2 s.
 	ConnectTimeout time.Duration
-	// HedgeAfter sends a read to a second node when the first has not answered after that; 0 never does.
+	// HedgeAfter asks for the head of a job (its load) once more, mostly of another node, when there is no answer after
+	// that; 0 never does.
 	HedgeAfter time.Duration
 	// ReplicationFactor is of the keyspace where the schema is created; default 3.
 	ReplicationFactor int
