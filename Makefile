@@ -42,7 +42,7 @@ check: need-go need-python ## format, vet, staticcheck, the table of imports, Py
 	CGO_ENABLED=0 go vet ./...
 	GOBIN=$(CURDIR)/bin go -C tools install tool
 	CGO_ENABLED=0 bin/staticcheck ./...
-	go test -count=1 -run '^TestImports' .
+	CGO_ENABLED=0 go test -count=1 -run '^TestImports' .
 	ruff=$(call pyenv,lint)/bin/ruff && "$$ruff" check . && "$$ruff" format --check .
 
 .PHONY: test
