@@ -32,10 +32,10 @@ func (p *Proxy) Forget(jid job.JID) {
 func (p *Proxy) ForgetAll() {
 	switch c := p.o.Cache.(type) {
 	case tiers.StaleReader:
-		p.fills.doubtAll(c.DoubtAll)
+		p.fills.doubtAll(func(f *fill) { f.stale = true }, c.DoubtAll)
 	case tiers.Forgetter:
 		// It is in the process and does not fail.
-		p.fills.doubtAll(func() { _ = c.ForgetAll(context.WithoutCancel(p.ctx)) })
+		p.fills.doubtAll(func(f *fill) { f.doubt = true }, func() { _ = c.ForgetAll(context.WithoutCancel(p.ctx)) })
 	}
 }
 

@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -211,5 +212,34 @@ func TestPublishFillsTheSharedTier(t *testing.T) {
 	}
 	if s, filled := b.shared.Filled(jid); filled {
 		t.Errorf("filled with what may not be all: %+v", s)
+	}
+}
+
+// A read under way when others wrote gives what is better than nothing, too.
+func TestReadUnderWayRatherThanNothing(t *testing.T) {
+	for name, forget := range map[string]func(*bed){
+		"one job":    func(b *bed) { b.Forget(jid) },
+		"everything": func(b *bed) { b.ForgetAll() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newMemory(t, 1<<20)
+			b := open(t, withGuards, func(o *proxy.Options, _ *bed) { o.Cache = c })
+			b.write(load("*"), ret("a", 1))
+			_ = c.Evict(ctx, jid)
+			p := newPause("returns", true)
+			b.store.On(p.hook)
+			read := make(chan string, 1)
+			go func() { read <- b.returned() }()
+			<-p.reached
+			forget(b)
+			p.letGo()
+			<-read
+			b.store.On(nil)
+			if _, err := c.Head(ctx, jid); !errors.Is(err, tiers.ErrNotFound) {
+				t.Errorf("the cache answers with what others wrote to: %v", err)
+			}
+			b.store.On(broken)
+			b.wantReturned("the store is away", "a=1")
+		})
 	}
 }

@@ -43,6 +43,7 @@ type fill struct {
 	bytes   int        // of facts
 	over    bool       // more was noted than a fill keeps: facts is not all
 	doubt   bool       // what the cache may hold is not known: nothing is to be filled
+	stale   bool       // others wrote meanwhile: it is filled for when no tier can be asked
 }
 
 // maxNoted bounds the memory of a fill whose reading takes long while a large job comes in.
@@ -111,19 +112,19 @@ func (fs *fills) doubt(jid job.JID, cache tiers.StaleReader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, open := range s.jobs[jid] {
-		open.doubt = true
+		open.stale = true
 	}
 	cache.Doubt(jid)
 }
 
-// doubtAll keeps all fills under way from filling, and then has the cache forget what it holds.
-func (fs *fills) doubtAll(forget func()) {
+// doubtAll marks all fills under way, and then has the cache forget what it holds.
+func (fs *fills) doubtAll(mark func(*fill), forget func()) {
 	for i := range fs.shards {
 		s := &fs.shards[i]
 		s.mu.Lock()
 		for _, open := range s.jobs {
 			for _, f := range open {
-				f.doubt = true
+				mark(f)
 			}
 		}
 		s.mu.Unlock()
@@ -166,10 +167,15 @@ func (f *fill) commit(
 		snap = with(snap, f.facts)
 		snap.TTL, snap.Fresh = ttl(snap.Head, sealed(snap))
 	}
-	if !f.doubt && snap.TTL >= 0 {
-		// The cache may decline; it is in the process and has no other way to fail.
-		_ = f.owner.cache.Fill(context.Background(), snap)
+	if f.doubt || snap.TTL < 0 || f.stale && snap.Absent {
+		return snap, nil
 	}
+	filled := snap
+	if f.stale {
+		filled.Fresh = -1
+	}
+	// The cache may decline; it is in the process and has no other way to fail.
+	_ = f.owner.cache.Fill(context.Background(), filled)
 	return snap, nil
 }
 

@@ -74,7 +74,7 @@ type Snapshot struct {
 	// TTL is how long the cache may keep it; 0 for as long as it likes.
 	TTL time.Duration
 	// Fresh is how long the cache may answer with it; 0 for as long as it keeps it. A StaleReader
-	// keeps it for longer. Others make Fresh their TTL.
+	// keeps it for longer, and is given what is below 0 too: never. Others make Fresh their TTL.
 	Fresh time.Duration
 	// Lease is the lease that the cache gave with its miss, where it gave one.
 	Lease string

@@ -86,10 +86,13 @@ func (c *Cache) refill(e *entry, snap tiers.Snapshot, expires, fresh time.Durati
 	return c.resize(e)
 }
 
-// until is when a span from now ends; 0 for never, as 0 is of the span.
+// until is when a span from now ends; 0 for never, as 0 is of the span. One below 0 is over.
 func (c *Cache) until(span time.Duration) time.Duration {
-	if span == 0 {
+	switch {
+	case span == 0:
 		return 0
+	case span < 0:
+		return doubted
 	}
 	return c.since() + span
 }
