@@ -18,8 +18,9 @@ const (
 	// counted at a time.
 	listLooks    = 2000
 	countsAtOnce = 16
-	// listRows is how many candidates are looked at together.
+	// listRows is how many candidates are looked at together, headRows how many with their loads, which can be large.
 	listRows = 64
+	headRows = 8
 )
 
 // List gives a page of jobs that pass the filter, newest first.
@@ -97,18 +98,23 @@ func (l *listing) day(ctx context.Context, day time.Time) (full bool, err error)
 	}
 	defer src.close()
 	for {
-		batch, err := src.take(ctx, listRows)
+		// No more than fit on the page, as each may have to be counted; one to know that there are more.
+		most := listRows
+		if l.f.Loads {
+			most = headRows
+		}
+		batch, err := src.take(ctx, max(1, min(most, l.limit-len(l.page.Jobs))))
 		if err != nil || len(batch) == 0 {
 			return false, err
+		}
+		if len(l.page.Jobs) >= l.limit || l.looks >= listLooks || l.loaded >= maxPageBytes {
+			l.page.Next = l.before.cursor()
+			return true, nil
 		}
 		if err := l.fill(ctx, batch); err != nil {
 			return false, err
 		}
 		for i := range batch {
-			if len(l.page.Jobs) >= l.limit || l.looks >= listLooks || l.loaded >= maxPageBytes {
-				l.page.Next = l.before.cursor()
-				return true, nil
-			}
 			l.looks++
 			if err := l.add(ctx, &batch[i]); err != nil {
 				return false, err
