@@ -33,7 +33,6 @@ import (
 // proxy over both, and the servers before it. It stops the other way round.
 type daemon struct {
 	journal  *journal.Store // nil where the store is embedded
-	redis    *redis.Tier    // nil where there is none
 	proxy    *proxy.Proxy
 	rpc      *server.RPC
 	http     *server.HTTP
@@ -69,25 +68,15 @@ func open(c *configs.Config, log *slog.Logger) (_ *daemon, err error) {
 // openProxy opens the tiers and the proxy over them. This and what it calls are the only places
 // that name concrete tiers.
 func (d *daemon) openProxy(c *configs.Config, log *slog.Logger) error {
-	shared, err := d.openShared(c, log)
-	if err != nil {
-		return err
-	}
-	store, err := d.openStore(c, log)
-	if err != nil {
-		return err
-	}
 	cache, err := memory.New(memory.Options{
 		MaxBytes:    int64(c.Memory.MaxBytes),
 		WindowShare: c.Memory.WindowShare,
 	})
 	if err != nil {
-		return errors.Join(fmt.Errorf("cache in memory: %w", err), store.Close())
+		return fmt.Errorf("cache in memory: %w", err)
 	}
 	o := proxy.Options{
 		Cache:       cache,
-		Shared:      shared,
-		Store:       store,
 		Clock:       job.NewClock(rand.Uint64(), time.Now),
 		Logger:      log,
 		ReadBudget:  c.Read.Timeout.Std(),
@@ -96,10 +85,17 @@ func (d *daemon) openProxy(c *configs.Config, log *slog.Logger) error {
 		NegativeTTL: c.Memory.NegativeTTL.Std(),
 		Master:      c.Master,
 	}
-	if len(shared) > 0 {
-		if o.Backplane, err = d.openBackplane(c, log); err != nil {
-			return errors.Join(err, cache.Close(), store.Close())
+	if c.Redis.Enabled() {
+		if err := d.openRedis(c, log, &o); err != nil {
+			return errors.Join(err, cache.Close())
 		}
+	}
+	// The store comes last: from then on it may tell the proxy of what it has.
+	if o.Store, err = d.openStore(c, log); err != nil {
+		for _, t := range o.Shared {
+			err = errors.Join(err, t.Close())
+		}
+		return errors.Join(err, cache.Close())
 	}
 	if d.journal != nil {
 		o.Staleness = c.Read.Staleness.Std()
@@ -111,11 +107,9 @@ func (d *daemon) openProxy(c *configs.Config, log *slog.Logger) error {
 	return nil
 }
 
-// openShared opens the cache that masters share, where there is one. It connects when it is used.
-func (d *daemon) openShared(c *configs.Config, log *slog.Logger) ([]tiers.Tier, error) {
-	if !c.Redis.Enabled() {
-		return nil, nil
-	}
+// openRedis opens the cache that masters share, and what tells other proxies of writes. It connects
+// when it is used.
+func (d *daemon) openRedis(c *configs.Config, log *slog.Logger, o *proxy.Options) error {
 	t, err := redis.New(redis.Options{
 		Addrs: c.Redis.Addresses, Mode: redis.Mode(c.Redis.Mode), MasterName: c.Redis.MasterName,
 		Username: c.Redis.User, PasswordFile: c.Redis.PasswordFile,
@@ -127,22 +121,21 @@ func (d *daemon) openShared(c *configs.Config, log *slog.Logger) ([]tiers.Tier, 
 		MaxValue: int(c.Limits.MaxPayload), Logger: log,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	d.redis = t
-	return []tiers.Tier{proxy.Guard(t, guardOptions(t.Name(), c.Redis.Timeout.Std(), log))}, nil
-}
-
-// openBackplane makes what tells other proxies of writes. It works once the proxy runs it.
-func (d *daemon) openBackplane(c *configs.Config, log *slog.Logger) (proxy.Backplane, error) {
-	return backplane.New(backplane.Options{
-		Client: d.redis.Client(),
+	o.Backplane, err = backplane.New(backplane.Options{
+		Client: t.Client(),
 		Key:    fmt.Sprintf("saltern:%s:backplane", c.Namespace),
 		Origin: cmp.Or(c.Master, "saltern"),
 		Evict:  func(jid job.JID) { <-d.opened; d.proxy.Forget(jid) },
 		Gap:    func() { <-d.opened; d.proxy.ForgetAll() },
 		Logger: log,
 	})
+	if err != nil {
+		return errors.Join(err, t.Close())
+	}
+	o.Shared = []tiers.Tier{proxy.Guard(t, guardOptions(t.Name(), c.Redis.Timeout.Std(), log))}
+	return nil
 }
 
 func redisTLS(t configs.TLS) *redis.TLS {
