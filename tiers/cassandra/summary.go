@@ -163,8 +163,9 @@ func (c *counting) head(h job.Head, rows []headRow) {
 		if r.kind != headMinions {
 			continue
 		}
-		if f, err := job.Decode(r.data); err == nil { // one in chunks is not worth fetching again
-			c.saw(f.(job.Minions).Version, f.(job.Minions).Keep)
+		f, _ := job.Decode(r.data) // one in chunks is not worth fetching again
+		if m, ok := f.(job.Minions); ok {
+			c.saw(m.Version, m.Keep)
 		}
 	}
 }
