@@ -102,8 +102,7 @@ func (f Minions) Size() int {
 	return n
 }
 func (f Return) Size() int {
-	return factOverhead + len(f.JID) + len(f.Minion) + len(f.Fun) +
-		len(f.Ret) + len(f.Rest) + len(f.Times)
+	return factOverhead + len(f.JID) + len(f.Minion) + len(f.Fun) + f.PayloadBytes()
 }
 func (f EndTime) Size() int { return factOverhead + len(f.JID) + len(f.Text) }
 func (f NoCache) Size() int { return factOverhead + len(f.JID) }

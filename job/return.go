@@ -32,6 +32,9 @@ type Return struct {
 	Times []byte
 }
 
+// PayloadBytes is the size of the three parts of the payload: what pages of returns are bounded by.
+func (f Return) PayloadBytes() int { return len(f.Ret) + len(f.Rest) + len(f.Times) }
+
 // Outcome is what a tier did with a fact.
 type Outcome uint8
 

@@ -188,7 +188,7 @@ func PageLen(returns []job.Return, maxBytes int) int {
 	}
 	bytes := 0
 	for i, r := range returns {
-		bytes += len(r.Ret) + len(r.Rest) + len(r.Times)
+		bytes += r.PayloadBytes()
 		if bytes > maxBytes && i > 0 {
 			return i
 		}

@@ -153,7 +153,7 @@ func cut(page tiers.ReturnPage, maxBytes int) tiers.ReturnPage {
 	}
 	size := 0
 	for i, r := range page.Returns {
-		size += len(r.Ret) + len(r.Rest) + len(r.Times)
+		size += r.PayloadBytes()
 		if size >= maxBytes && i+1 < len(page.Returns) {
 			page.Returns, page.Next = page.Returns[:i+1], r.Minion
 			break

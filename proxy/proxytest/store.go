@@ -44,7 +44,7 @@ func (d *jobData) page(q tiers.ReturnQuery) tiers.ReturnPage {
 			break
 		}
 		r := d.returns[m]
-		bytes += len(r.Ret) + len(r.Rest) + len(r.Times)
+		bytes += r.PayloadBytes()
 		page.Returns = append(page.Returns, r)
 	}
 	return page

@@ -1,6 +1,7 @@
 package cassandra
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -87,15 +88,15 @@ func KeyspaceOf(base, namespace string) string {
 }
 
 func (o *Options) setDefaults() error {
-	set(&o.Keyspace, defaultKeyspace)
-	set(&o.ReadConsistency, "LOCAL_QUORUM")
-	set(&o.WriteConsistency, "LOCAL_QUORUM")
-	set(&o.Timeout, defaultTimeout)
-	set(&o.ConnectTimeout, defaultTimeout)
-	set(&o.ReplicationFactor, 3)
-	set(&o.DefaultKeep, 24*time.Hour)
-	set(&o.EventKeep, 7*24*time.Hour)
-	set(&o.Logger, slog.Default())
+	o.Keyspace = cmp.Or(o.Keyspace, defaultKeyspace)
+	o.ReadConsistency = cmp.Or(o.ReadConsistency, "LOCAL_QUORUM")
+	o.WriteConsistency = cmp.Or(o.WriteConsistency, "LOCAL_QUORUM")
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
+	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, defaultTimeout)
+	o.ReplicationFactor = cmp.Or(o.ReplicationFactor, 3)
+	o.DefaultKeep = cmp.Or(o.DefaultKeep, 24*time.Hour)
+	o.EventKeep = cmp.Or(o.EventKeep, 7*24*time.Hour)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -104,13 +105,6 @@ func (o *Options) setDefaults() error {
 		o.OnDown = func() {}
 	}
 	return o.check()
-}
-
-func set[T comparable](field *T, byDefault T) {
-	var zero T
-	if *field == zero {
-		*field = byDefault
-	}
 }
 
 // check finds all faults at once.

@@ -99,7 +99,7 @@ func (r *reading) decode(row *storedReturn) (f job.Return, size int, ok bool) {
 			size = int(m.payload)
 		} else {
 			err = setBody(&f, row.body)
-			size = len(f.Ret) + len(f.Rest) + len(f.Times)
+			size = f.PayloadBytes()
 		}
 	}
 	if err != nil {

@@ -49,7 +49,7 @@ func (w *writing) ret(i int, f job.Return) error {
 	body := job.Return{Version: f.Version, Ret: f.Ret, Rest: f.Rest, Times: f.Times}
 	digest := digestOf(f)
 	cell, err := w.s.pack(w.ctx, returnPlace(f, digest), job.Encode(body),
-		inlineReturn, life.ttl, func() []byte { return nil }, len(f.Ret)+len(f.Rest)+len(f.Times))
+		inlineReturn, life.ttl, func() []byte { return nil }, f.PayloadBytes())
 	if err != nil {
 		return err
 	}

@@ -148,7 +148,7 @@ func (p *returnPage) add(r job.Return) {
 	if p.q.NoPayload {
 		r.Ret, r.Rest, r.Times = nil, nil, nil
 	}
-	p.bytes += len(r.Ret) + len(r.Rest) + len(r.Times)
+	p.bytes += r.PayloadBytes()
 	p.Returns = append(p.Returns, r)
 }
 

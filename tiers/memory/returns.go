@@ -126,7 +126,7 @@ func (s *returnSet) page(q tiers.ReturnQuery) tiers.ReturnPage {
 	}
 	bytes := 0
 	for r := range all {
-		bytes += len(r.Ret) + len(r.Rest) + len(r.Times)
+		bytes += r.PayloadBytes()
 		if n := len(page.Returns); q.MaxBytes > 0 && bytes > q.MaxBytes && n > 0 {
 			page.Next = page.Returns[n-1].Minion
 			break

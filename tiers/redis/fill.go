@@ -87,7 +87,7 @@ func (t *Tier) returnEntries(returns []job.Return) ([]entry, bool) {
 	bytes := 0
 	entries := make([]entry, 0, len(returns))
 	for _, r := range returns {
-		bytes += payloadBytes(r)
+		bytes += r.PayloadBytes()
 		if r.Size() > t.o.MaxValue || bytes > t.o.MaxJob {
 			return nil, false
 		}

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -84,30 +85,23 @@ type TLS struct {
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
 func (o *Options) setDefaults() error {
-	set(&o.Mode, Standalone)
-	set(&o.Namespace, "default")
-	set(&o.KeyPrefix, "saltern")
-	set(&o.PoolSize, 32)
-	set(&o.DialTimeout, 300*time.Millisecond)
-	set(&o.ReadTimeout, 500*time.Millisecond)
-	set(&o.PoolTimeout, 50*time.Millisecond)
-	set(&o.TTL, time.Hour)
-	set(&o.Guard, 3*time.Second)
-	set(&o.Lease, 10*time.Second)
-	set(&o.MaxValue, 64<<20)
-	set(&o.MaxJob, 256<<20)
-	set(&o.Logger, slog.Default())
+	o.Mode = cmp.Or(o.Mode, Standalone)
+	o.Namespace = cmp.Or(o.Namespace, "default")
+	o.KeyPrefix = cmp.Or(o.KeyPrefix, "saltern")
+	o.PoolSize = cmp.Or(o.PoolSize, 32)
+	o.DialTimeout = cmp.Or(o.DialTimeout, 300*time.Millisecond)
+	o.ReadTimeout = cmp.Or(o.ReadTimeout, 500*time.Millisecond)
+	o.PoolTimeout = cmp.Or(o.PoolTimeout, 50*time.Millisecond)
+	o.TTL = cmp.Or(o.TTL, time.Hour)
+	o.Guard = cmp.Or(o.Guard, 3*time.Second)
+	o.Lease = cmp.Or(o.Lease, 10*time.Second)
+	o.MaxValue = cmp.Or(o.MaxValue, 64<<20)
+	o.MaxJob = cmp.Or(o.MaxJob, 256<<20)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	return o.check()
-}
-
-func set[T comparable](field *T, byDefault T) {
-	var zero T
-	if *field == zero {
-		*field = byDefault
-	}
 }
 
 // check finds all faults at once.

@@ -173,7 +173,7 @@ type pager struct {
 
 // add takes a return into the page and says whether it was still to be in it.
 func (p *pager) add(r job.Return) bool {
-	p.bytes += payloadBytes(r)
+	p.bytes += r.PayloadBytes()
 	if n := len(p.page.Returns); p.max > 0 && p.bytes > p.max && n > 0 {
 		p.page.Next = p.page.Returns[n-1].Minion
 		return false
@@ -192,5 +192,3 @@ func (p *pager) wanted(average int) int {
 	}
 	return min(mostFields, (p.max-p.bytes)/average+2)
 }
-
-func payloadBytes(r job.Return) int { return len(r.Ret) + len(r.Rest) + len(r.Times) }

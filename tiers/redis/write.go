@@ -92,7 +92,7 @@ func (e *entry) place() {
 		f.IDs = job.UnionMinions(f.IDs)
 		e.field, e.rule, e.value = minionsField(f.IDs), "set", storedValue(0, 0, f)
 	case job.Return:
-		e.key, e.field, e.rule, e.bytes = "r", minionField(f.Minion), "min", payloadBytes(f)
+		e.key, e.field, e.rule, e.bytes = "r", minionField(f.Minion), "min", f.PayloadBytes()
 		e.value = storedValue(0, sameDigest(f), f)
 	}
 }

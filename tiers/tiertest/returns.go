@@ -119,7 +119,7 @@ func testPages(t *testing.T, u *subject) {
 
 func payloadOf(returns []job.Return) (bytes int) {
 	for _, r := range returns {
-		bytes += len(r.Ret) + len(r.Rest) + len(r.Times)
+		bytes += r.PayloadBytes()
 	}
 	return bytes
 }
