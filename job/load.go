@@ -30,6 +30,20 @@ const (
 	KeepUnset Keep = -1
 )
 
+// LongerKeep gives the longer of two times to keep. KeepUnset is shorter than all, KeepForever longer.
+func LongerKeep(a, b Keep) Keep {
+	switch {
+	case a < 0:
+		return max(b, KeepUnset)
+	case b < 0:
+		return a
+	case a == KeepForever || b == KeepForever:
+		return KeepForever
+	default:
+		return max(a, b)
+	}
+}
+
 // Load is the load of a job: what was asked of whom. The header repeats those parts of the payload
 // that lists, filters and people read; the payload is the whole, for Salt.
 type Load struct {

@@ -127,7 +127,7 @@ func (l *eventListing) setBounds() error {
 	if l.q.Cursor == "" {
 		return nil
 	}
-	b, err := decodeCursor(l.cursorKind(), l.q.Cursor, len(job.EventID{}))
+	b, err := tiers.DecodeCursor(l.cursorKind(), l.q.Cursor, len(job.EventID{}))
 	if err != nil {
 		return err
 	}
@@ -239,7 +239,7 @@ func (l *eventListing) take(ctx context.Context, src *eventSource) error {
 		}
 	}
 	if len(l.page.Events) >= l.limit || l.bytes >= maxPageBytes || l.looks >= maxLooks {
-		l.page.Next = encodeCursor(l.cursorKind(), append(bytes.Clone(l.last.id[:]), l.last.master...))
+		l.page.Next = tiers.EncodeCursor(l.cursorKind(), append(bytes.Clone(l.last.id[:]), l.last.master...))
 		return nil
 	}
 	l.looks++

@@ -129,18 +129,18 @@ func (j *knownJob) learn(f job.Fact) {
 	defer j.mu.Unlock()
 	switch f := f.(type) {
 	case job.Load:
-		j.keep = longer(j.keep, f.Keep)
+		j.keep = job.LongerKeep(j.keep, f.Keep)
 		if f.Rank >= j.loadRank && f.Keep >= 0 {
 			j.loadKeep, j.loadRank = f.Keep, f.Rank
 		}
 	case job.Minions:
-		j.keep = longer(j.keep, f.Keep)
+		j.keep = job.LongerKeep(j.keep, f.Keep)
 	case job.Return:
-		j.keep = longer(j.keep, f.Keep)
+		j.keep = job.LongerKeep(j.keep, f.Keep)
 	case job.EndTime:
-		j.keep = longer(j.keep, f.Keep)
+		j.keep = job.LongerKeep(j.keep, f.Keep)
 	case job.NoCache:
-		j.keep = longer(j.keep, f.Keep)
+		j.keep = job.LongerKeep(j.keep, f.Keep)
 	}
 }
 
@@ -150,18 +150,4 @@ func (j *knownJob) kept() job.Keep {
 		return j.loadKeep
 	}
 	return j.keep
-}
-
-// longer gives the longer of two times to keep. KeepUnset is shorter than all, KeepForever longer.
-func longer(a, b job.Keep) job.Keep {
-	switch {
-	case a < 0:
-		return max(b, job.KeepUnset)
-	case b < 0:
-		return a
-	case a == job.KeepForever || b == job.KeepForever:
-		return job.KeepForever
-	default:
-		return max(a, b)
-	}
 }

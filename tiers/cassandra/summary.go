@@ -171,7 +171,7 @@ func (c *counting) head(h job.Head, rows []headRow) {
 }
 
 func (c *counting) saw(v job.Version, keep job.Keep) {
-	c.last, c.keep = max(c.last, v), longer(c.keep, keep)
+	c.last, c.keep = max(c.last, v), job.LongerKeep(c.keep, keep)
 }
 
 func (c *counting) ret(f job.Return, expected bool) {

@@ -74,20 +74,6 @@ func classKey(c class) []byte {
 	return binary.BigEndian.AppendUint64([]byte{tabClass}, uint64(c))
 }
 
-// longer gives the longer of two times to keep. KeepUnset is shorter than all, KeepForever longer.
-func longer(a, b job.Keep) job.Keep {
-	switch {
-	case a < 0:
-		return max(b, job.KeepUnset)
-	case b < 0:
-		return a
-	case a == job.KeepForever || b == job.KeepForever:
-		return job.KeepForever
-	default:
-		return max(a, b)
-	}
-}
-
 // asKeep is the keep that belongs to the class.
 func (c class) asKeep() job.Keep {
 	if c == classDefault {

@@ -1,10 +1,7 @@
 package embedded
 
 import (
-	"encoding/base64"
 	"encoding/binary"
-	"fmt"
-	"hash/crc32"
 
 	"saltern/job"
 	"saltern/tiers"
@@ -17,24 +14,6 @@ const (
 	cursorOldestEvents = 'o'
 )
 
-// encodeCursor writes a place in a list as an opaque word. The checksum finds one that was cut or
-// made up.
-func encodeCursor(kind byte, at []byte) string {
-	b := append([]byte{kind}, at...)
-	b = binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
-	return base64.RawURLEncoding.EncodeToString(b)
-}
-
-func decodeCursor(kind byte, cursor string) ([]byte, error) {
-	b, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
-	n := len(b) - 4
-	if err != nil || n < 1 || b[0] != kind ||
-		binary.BigEndian.Uint32(b[n:]) != crc32.ChecksumIEEE(b[:n]) {
-		return nil, fmt.Errorf("%w: cursor %.80q is not of this list", tiers.ErrInvalid, cursor)
-	}
-	return b[1:n], nil
-}
-
 // position is a place in the list of jobs, which is ordered by time and jid, newest first.
 type position struct {
 	time uint64
@@ -46,16 +25,13 @@ func (p position) newer(o position) bool {
 }
 
 func (p position) cursor() string {
-	return encodeCursor(cursorJobs, append(binary.BigEndian.AppendUint64(nil, p.time), p.jid...))
+	return tiers.EncodeCursor(cursorJobs, append(binary.BigEndian.AppendUint64(nil, p.time), p.jid...))
 }
 
 func parsePosition(cursor string) (position, error) {
-	b, err := decodeCursor(cursorJobs, cursor)
+	b, err := tiers.DecodeCursor(cursorJobs, cursor, 8)
 	if err != nil {
 		return position{}, err
-	}
-	if len(b) < 8 {
-		return position{}, fmt.Errorf("%w: cursor too short", tiers.ErrInvalid)
 	}
 	return position{binary.BigEndian.Uint64(b), job.JID(b[8:])}, nil
 }

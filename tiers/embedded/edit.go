@@ -90,7 +90,7 @@ func (e *edit) merge(f job.Fact) (outcome job.Outcome, err error) {
 	return outcome, nil
 }
 
-func (e *edit) keep(k job.Keep) { e.row.anyKeep = longer(e.row.anyKeep, k) }
+func (e *edit) keep(k job.Keep) { e.row.anyKeep = job.LongerKeep(e.row.anyKeep, k) }
 
 // mergeLoad compares by what the row has of the stored load; the load itself is read only where
 // that leaves it open. Salt sends a load with every return, which loses against the publish here.
@@ -270,37 +270,24 @@ func (e *edit) setReturn(r *returnEdit, f job.Return) error {
 }
 
 func (e *edit) mergeEndTime(f job.EndTime) (job.Outcome, error) {
-	stored := e.endTime
-	if stored == nil && e.row.has(flagEndTime) {
-		old, found, _, err := getFact[job.EndTime](
-			e.m.s, e.m.s.db, e.oldKey(kindEndTime), kindEndTime, e.row.jid)
-		if err != nil {
-			return 0, err
-		}
-		if found {
-			stored = &old
-		}
-	}
-	if stored != nil {
-		if *stored == f {
-			return job.Repeat, nil
-		}
-		if f = job.MergeEndTime(*stored, f); f == *stored {
-			return job.Stored, nil
-		}
-	}
-	e.endTime = &f
-	e.row.flags |= flagEndTime
-	return job.Stored, nil
+	return mergeOnly(e, &e.endTime, f, kindEndTime, flagEndTime, job.MergeEndTime)
 }
 
 // mergeNoCache marks the job. Returns that were acknowledged before stay: nothing that was is taken
 // back.
 func (e *edit) mergeNoCache(f job.NoCache) (job.Outcome, error) {
-	stored := e.noCache
-	if stored == nil && e.row.has(flagNoCache) {
-		old, found, _, err := getFact[job.NoCache](
-			e.m.s, e.m.s.db, e.oldKey(kindNoCache), kindNoCache, e.row.jid)
+	return mergeOnly(e, &e.noCache, f, kindNoCache, flagNoCache, job.MergeNoCache)
+}
+
+// mergeOnly merges a fact of which a job has one at most. have is the one that this edit has already
+// merged, nil for none.
+func mergeOnly[F interface {
+	comparable
+	job.Fact
+}](e *edit, have **F, f F, kind byte, flag uint64, merge func(a, b F) F) (job.Outcome, error) {
+	stored := *have
+	if stored == nil && e.row.has(flag) {
+		old, found, _, err := getFact[F](e.m.s, e.m.s.db, e.oldKey(kind), kind, e.row.jid)
 		if err != nil {
 			return 0, err
 		}
@@ -312,12 +299,12 @@ func (e *edit) mergeNoCache(f job.NoCache) (job.Outcome, error) {
 		if *stored == f {
 			return job.Repeat, nil
 		}
-		if f = job.MergeNoCache(*stored, f); f == *stored {
+		if f = merge(*stored, f); f == *stored {
 			return job.Stored, nil
 		}
 	}
-	e.noCache = &f
-	e.row.flags |= flagNoCache
+	*have = &f
+	e.row.flags |= flag
 	return job.Stored, nil
 }
 

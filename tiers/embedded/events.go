@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"fmt"
 	"math"
 	"slices"
 
@@ -104,12 +103,9 @@ func (l *eventListing) setBounds() error {
 	if l.q.Cursor == "" {
 		return nil
 	}
-	at, err := decodeCursor(l.cursorKind(), l.q.Cursor)
+	at, err := tiers.DecodeCursor(l.cursorKind(), l.q.Cursor, len(job.EventID{}))
 	if err != nil {
 		return err
-	}
-	if len(at) < len(job.EventID{}) {
-		return fmt.Errorf("%w: cursor too short", tiers.ErrInvalid)
 	}
 	if !l.q.Oldest && bytes.Compare(at, l.upper) < 0 {
 		l.upper = at
@@ -122,7 +118,7 @@ func (l *eventListing) setBounds() error {
 
 // stopAt ends the page behind an event, of which it is known that others follow.
 func (l *eventListing) stopAt(r eventRef) {
-	l.page.Next = encodeCursor(l.cursorKind(), append(bytes.Clone(r.id[:]), r.master...))
+	l.page.Next = tiers.EncodeCursor(l.cursorKind(), append(bytes.Clone(r.id[:]), r.master...))
 }
 
 func (l *eventListing) full() bool { return l.enough() || l.looks >= maxLooks }
