@@ -19,25 +19,10 @@ type Backplane interface {
 
 // Forget is called for a job that another proxy wrote to: what is cached of it here may be old. It is
 // answered with only when no tier can be asked.
-func (p *Proxy) Forget(jid job.JID) {
-	c, can := p.o.Cache.(tiers.StaleReader)
-	if !can {
-		p.fills.forget(p.ctx, jid)
-		return
-	}
-	p.fills.doubt(jid, c)
-}
+func (p *Proxy) Forget(jid job.JID) { p.fills.doubt(jid) }
 
 // ForgetAll is called when it is not known what other proxies wrote.
-func (p *Proxy) ForgetAll() {
-	switch c := p.o.Cache.(type) {
-	case tiers.StaleReader:
-		p.fills.doubtAll(func(f *fill) { f.stale = true }, c.DoubtAll)
-	case tiers.Forgetter:
-		// It is in the process and does not fail.
-		p.fills.doubtAll(func(f *fill) { f.doubt = true }, func() { _ = c.ForgetAll(context.WithoutCancel(p.ctx)) })
-	}
-}
+func (p *Proxy) ForgetAll() { p.fills.doubtAll() }
 
 // StoredLate is called for facts that were acknowledged some time ago and that the store has only
 // now. Who filled a shared tier from the store in the meantime did not see them: their jobs are
@@ -51,36 +36,19 @@ func (p *Proxy) StoredLate(facts []job.Fact) {
 	}
 }
 
-// staleHead is the answer to a read of a head that no tier could answer: what the cache had before,
-// with all that was written here since, or else the error. What other proxies wrote in the meantime
-// is not in it.
-func (p *Proxy) staleHead(ctx context.Context, jid job.JID, err error) (job.Head, error) {
-	c, can := p.o.Cache.(tiers.StaleReader)
-	if !can || !couldNotTell(err) {
-		return job.Head{}, err
+// orStale is the answer to a read that no tier could answer: what the cache had before, with all that
+// was written here since, or else the error. What other proxies wrote in the meantime is not in it.
+func orStale[T any](p *Proxy, err error, read func() (T, error)) (T, error) {
+	var none T
+	if !couldNotTell(err) {
+		return none, err
 	}
-	h, missed := c.StaleHead(ctx, jid)
+	v, missed := read()
 	if missed != nil {
-		return job.Head{}, err
+		return none, err
 	}
 	p.Stats.Stale.Add(1)
-	return h, nil
-}
-
-// staleReturns is the same for returns.
-func (p *Proxy) staleReturns(
-	ctx context.Context, jid job.JID, q tiers.ReturnQuery, err error,
-) (tiers.ReturnPage, error) {
-	c, can := p.o.Cache.(tiers.StaleReader)
-	if !can || !couldNotTell(err) {
-		return tiers.ReturnPage{}, err
-	}
-	page, missed := c.StaleReturns(ctx, jid, q)
-	if missed != nil {
-		return tiers.ReturnPage{}, err
-	}
-	p.Stats.Stale.Add(1)
-	return page, nil
+	return v, nil
 }
 
 // couldNotTell says whether an error of a read leaves open whether there is such a job, and is not

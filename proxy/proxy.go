@@ -17,6 +17,7 @@ import (
 type Cache interface {
 	tiers.Tier
 	tiers.Filler
+	tiers.StaleReader
 }
 
 // Options configure a Proxy. Fields without a default are required.
@@ -46,8 +47,8 @@ type Options struct {
 	// default 1 s, negative for not at all. Any write of the job ends it at once.
 	NegativeTTL time.Duration
 	// Staleness bounds how old the cache's copy of an unsealed job may be where other proxies write
-	// to the same store; zero where no one else does. A cache that is a tiers.StaleReader answers
-	// with older ones when no tier can be asked.
+	// to the same store; zero where no one else does. Older ones are answered with when no tier can
+	// be asked.
 	Staleness time.Duration
 	// FillBytes is the largest job that is read as a whole to fill the caches; default 4 MiB.
 	FillBytes int

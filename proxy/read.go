@@ -30,7 +30,7 @@ func (p *Proxy) Head(ctx context.Context, jid job.JID) (job.Head, error) {
 		return p.readHead(ctx, jid, landed)
 	})
 	if err != nil {
-		return p.staleHead(ctx, jid, err)
+		return orStale(p, err, func() (job.Head, error) { return p.o.Cache.StaleHead(ctx, jid) })
 	}
 	return h, nil
 }
@@ -74,9 +74,10 @@ func (p *Proxy) Returns(ctx context.Context, jid job.JID, q tiers.ReturnQuery) (
 	case Absent:
 		return tiers.ReturnPage{}, tiers.ErrNotFound
 	}
+	stale := func() (tiers.ReturnPage, error) { return p.o.Cache.StaleReturns(ctx, jid, q) }
 	if q.After != "" || q.Only != nil || q.NoPayload {
 		if page, err = p.readPage(ctx, jid, q); err != nil {
-			return p.staleReturns(ctx, jid, q, err)
+			return orStale(p, err, stale)
 		}
 		return page, nil
 	}
@@ -84,7 +85,7 @@ func (p *Proxy) Returns(ctx context.Context, jid job.JID, q tiers.ReturnQuery) (
 		return p.readJob(ctx, jid, landed)
 	})
 	if err != nil {
-		return p.staleReturns(ctx, jid, q, err)
+		return orStale(p, err, stale)
 	}
 	return cut(s, q.MaxBytes), nil
 }

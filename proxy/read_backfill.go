@@ -106,30 +106,30 @@ func (fs *fills) forget(ctx context.Context, jid job.JID) {
 	_ = fs.cache.Evict(context.WithoutCancel(ctx), jid)
 }
 
-// doubt is forget for a cache that keeps what it may no longer answer with.
-func (fs *fills) doubt(jid job.JID, cache tiers.StaleReader) {
+// doubt keeps a job in the cache, and what fills of it under way find, for when no tier can be asked.
+func (fs *fills) doubt(jid job.JID) {
 	s := fs.shard(jid)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, open := range s.jobs[jid] {
 		open.stale = true
 	}
-	cache.Doubt(jid)
+	fs.cache.Doubt(jid)
 }
 
-// doubtAll marks all fills under way, and then has the cache forget what it holds.
-func (fs *fills) doubtAll(mark func(*fill), forget func()) {
+// doubtAll is doubt of every job.
+func (fs *fills) doubtAll() {
 	for i := range fs.shards {
 		s := &fs.shards[i]
 		s.mu.Lock()
 		for _, open := range s.jobs {
 			for _, f := range open {
-				mark(f)
+				f.stale = true
 			}
 		}
 		s.mu.Unlock()
 	}
-	forget()
+	fs.cache.DoubtAll()
 }
 
 func (f *fill) add(fact job.Fact) {

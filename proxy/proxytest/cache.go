@@ -32,12 +32,13 @@ type Cache struct {
 type cached struct {
 	jobData
 	hasReturns, absent bool
-	expires            time.Time // zero for never
+	expires, fresh     time.Time // until when it is kept, and answered with; zero for ever
 }
 
 var (
-	_ tiers.Tier   = (*Cache)(nil)
-	_ tiers.Filler = (*Cache)(nil)
+	_ tiers.Tier        = (*Cache)(nil)
+	_ tiers.Filler      = (*Cache)(nil)
+	_ tiers.StaleReader = (*Cache)(nil)
 )
 
 // Name is the name of the cache.
@@ -75,6 +76,35 @@ func (c *Cache) get(jid job.JID) *cached {
 	return d
 }
 
+// old says whether the job may be answered with only when nobody else answers.
+func (d *cached) old() bool { return !d.fresh.IsZero() && !time.Now().Before(d.fresh) }
+
+// Doubt makes a job old, and forgets that there is none.
+func (c *Cache) Doubt(jid job.JID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.doubt(jid)
+}
+
+// DoubtAll is Doubt of every job.
+func (c *Cache) DoubtAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for jid := range c.jobs {
+		c.doubt(jid)
+	}
+}
+
+func (c *Cache) doubt(jid job.JID) {
+	switch d := c.get(jid); {
+	case d == nil:
+	case d.absent:
+		delete(c.jobs, jid)
+	default:
+		d.fresh = time.Now()
+	}
+}
+
 func (c *Cache) miss(jid job.JID) error {
 	if !c.Leases {
 		return tiers.ErrNotFound
@@ -89,11 +119,20 @@ func (c *Cache) miss(jid job.JID) error {
 
 // Head gives the head of a job that is held.
 func (c *Cache) Head(ctx context.Context, jid job.JID) (job.Head, error) {
+	return c.head(ctx, jid, false)
+}
+
+// StaleHead is Head for when nobody else answers.
+func (c *Cache) StaleHead(ctx context.Context, jid job.JID) (job.Head, error) {
+	return c.head(ctx, jid, true)
+}
+
+func (c *Cache) head(ctx context.Context, jid job.JID, stale bool) (job.Head, error) {
 	return hooked(ctx, &c.hooks, "head", jid, func() (job.Head, error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		switch d := c.get(jid); {
-		case d == nil:
+		case d == nil || !stale && d.old():
 			return job.Head{}, c.miss(jid)
 		case d.absent:
 			return job.Head{}, tiers.ErrAbsent
@@ -105,13 +144,24 @@ func (c *Cache) Head(ctx context.Context, jid job.JID) (job.Head, error) {
 
 // Returns gives returns of a job that is held with all of them.
 func (c *Cache) Returns(ctx context.Context, jid job.JID, q tiers.ReturnQuery) (tiers.ReturnPage, error) {
+	return c.returns(ctx, jid, q, false)
+}
+
+// StaleReturns is Returns for when nobody else answers.
+func (c *Cache) StaleReturns(ctx context.Context, jid job.JID, q tiers.ReturnQuery) (tiers.ReturnPage, error) {
+	return c.returns(ctx, jid, q, true)
+}
+
+func (c *Cache) returns(
+	ctx context.Context, jid job.JID, q tiers.ReturnQuery, stale bool,
+) (tiers.ReturnPage, error) {
 	return hooked(ctx, &c.hooks, "returns", jid, func() (tiers.ReturnPage, error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		switch d := c.get(jid); {
 		case d != nil && d.absent:
 			return tiers.ReturnPage{}, tiers.ErrAbsent
-		case d == nil || !d.hasReturns:
+		case d == nil || !d.hasReturns || !stale && d.old():
 			return tiers.ReturnPage{}, c.miss(jid)
 		default:
 			return d.page(q), nil
@@ -174,10 +224,12 @@ func (c *Cache) fill(s tiers.Snapshot) {
 		d.merge(r)
 	}
 	d.expires = time.Time{}
-	for _, span := range []time.Duration{s.TTL, s.Fresh} {
-		if end := time.Now().Add(span); span > 0 && (d.expires.IsZero() || end.Before(d.expires)) {
-			d.expires = end
-		}
+	if s.TTL > 0 {
+		d.expires = time.Now().Add(s.TTL)
+	}
+	d.fresh = time.Time{}
+	if s.Fresh != 0 {
+		d.fresh = time.Now().Add(s.Fresh)
 	}
 }
 

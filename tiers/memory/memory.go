@@ -88,10 +88,8 @@ type shard struct {
 }
 
 var (
-	_ tiers.Tier   = (*Cache)(nil)
-	_ tiers.Filler = (*Cache)(nil)
-
-	_ tiers.Forgetter   = (*Cache)(nil)
+	_ tiers.Tier        = (*Cache)(nil)
+	_ tiers.Filler      = (*Cache)(nil)
 	_ tiers.StaleReader = (*Cache)(nil)
 )
 

@@ -150,23 +150,6 @@ func (c *Cache) Evict(_ context.Context, jid job.JID) error {
 	return nil
 }
 
-// ForgetAll forgets every job.
-func (c *Cache) ForgetAll(context.Context) error {
-	for i := range c.shards {
-		s := &c.shards[i]
-		var left []*ticket
-		s.mu.Lock()
-		for _, e := range s.jobs {
-			left = append(left, c.remove(e))
-		}
-		s.mu.Unlock()
-		for _, t := range left {
-			c.tearUp(t)
-		}
-	}
-	return nil
-}
-
 // expire forgets an entry whose time has passed.
 func (c *Cache) expire(e *entry) {
 	s := e.shard
