@@ -17,21 +17,9 @@ saltern jobs list -h and saltern jobs show -h list the flags.
 `
 
 func runJobs(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	if len(args) == 0 {
-		_, _ = io.WriteString(stderr, jobsUsage)
-		return usageError("jobs needs list or show")
-	}
-	switch args[0] {
-	case "list":
-		return runJobsList(ctx, args[1:], stdout, stderr)
-	case "show":
-		return runJobsShow(ctx, args[1:], stdout, stderr)
-	case "-h", "-help", "--help", "help":
-		_, err := io.WriteString(stdout, jobsUsage)
-		return err
-	}
-	_, _ = io.WriteString(stderr, jobsUsage)
-	return usageError("jobs has no command %q", args[0])
+	return subcommands{"jobs", jobsUsage, []command{
+		{name: "list", run: runJobsList}, {name: "show", run: runJobsShow},
+	}}.run(ctx, args, stdout, stderr)
 }
 
 func runJobsList(ctx context.Context, args []string, stdout, stderr io.Writer) error {

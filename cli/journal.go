@@ -30,25 +30,10 @@ const journalTimeout = 30 * time.Second
 const maxJournalAnswer = 64 << 20
 
 func runJournal(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	if len(args) == 0 {
-		_, _ = io.WriteString(stderr, journalUsage)
-		return usageError("journal needs status, list, replay or discard")
-	}
-	switch args[0] {
-	case "status":
-		return journalStatus(ctx, args[1:], stdout, stderr)
-	case "list":
-		return journalList(ctx, args[1:], stdout, stderr)
-	case "replay":
-		return journalReplay(ctx, args[1:], stdout, stderr)
-	case "discard":
-		return journalDiscard(ctx, args[1:], stdout, stderr)
-	case "-h", "-help", "--help", "help":
-		_, err := io.WriteString(stdout, journalUsage)
-		return err
-	}
-	_, _ = io.WriteString(stderr, journalUsage)
-	return usageError("journal has no command %q", args[0])
+	return subcommands{"journal", journalUsage, []command{
+		{name: "status", run: journalStatus}, {name: "list", run: journalList},
+		{name: "replay", run: journalReplay}, {name: "discard", run: journalDiscard},
+	}}.run(ctx, args, stdout, stderr)
 }
 
 // journalAddress asks the daemon on the address that serve would listen on, unless another is named.

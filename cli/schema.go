@@ -23,40 +23,45 @@ check   say whether the tables are there in a version that this saltern can work
 
 // runSchema is the only way to the tables: the daemon never makes nor changes them.
 func runSchema(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	if len(args) == 0 {
-		_, _ = io.WriteString(stderr, schemaUsage)
-		return usageError("schema needs print, apply or check")
-	}
-	command := args[0]
-	switch command {
-	case "print", "apply", "check":
-	case "-h", "-help", "--help", "help":
-		_, err := io.WriteString(stdout, schemaUsage)
-		return err
-	default:
-		_, _ = io.WriteString(stderr, schemaUsage)
-		return usageError("schema has no command %q", command)
-	}
-	o, err := schemaOptions(command, args[1:], stderr)
+	return subcommands{"schema", schemaUsage, []command{
+		{name: "print", run: schemaPrint},
+		{name: "apply", run: schemaDo("apply", cassandra.ApplySchema)},
+		{name: "check", run: schemaDo("check", cassandra.CheckSchema)},
+	}}.run(ctx, args, stdout, stderr)
+}
+
+func schemaPrint(_ context.Context, args []string, stdout, stderr io.Writer) error {
+	o, err := schemaOptions("print", args, stderr)
 	if err != nil {
 		return err
 	}
-	switch command {
-	case "print":
-		return printSchema(o, stdout)
-	case "apply":
-		err = cassandra.ApplySchema(ctx, o)
-	default:
-		err = cassandra.CheckSchema(ctx, o)
+	cql, err := cassandra.Schema(o)
+	if err != nil {
+		return err
 	}
-	switch {
-	case errors.Is(err, cassandra.ErrSchema):
-		return &ExitError{Code: ExitNotFound, Err: err}
-	case err != nil:
-		return &ExitError{Code: ExitUnreachable, Err: fmt.Errorf("schema %s: %w", command, err)}
-	}
-	_, err = fmt.Fprintf(stdout, "keyspace %s has version %d\n", o.Keyspace, cassandra.SchemaVersion)
+	_, err = io.WriteString(stdout, strings.Join(cql, ";\n")+";\n")
 	return err
+}
+
+// schemaDo is a command that does something with the tables, after which they have our version.
+func schemaDo(
+	command string, do func(context.Context, cassandra.Options) error,
+) func(context.Context, []string, io.Writer, io.Writer) error {
+	return func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+		o, err := schemaOptions(command, args, stderr)
+		if err != nil {
+			return err
+		}
+		err = do(ctx, o)
+		switch {
+		case errors.Is(err, cassandra.ErrSchema):
+			return &ExitError{Code: ExitNotFound, Err: err}
+		case err != nil:
+			return &ExitError{Code: ExitUnreachable, Err: fmt.Errorf("schema %s: %w", command, err)}
+		}
+		_, err = fmt.Fprintf(stdout, "keyspace %s has version %d\n", o.Keyspace, cassandra.SchemaVersion)
+		return err
+	}
 }
 
 func schemaOptions(command string, args []string, stderr io.Writer) (cassandra.Options, error) {
@@ -76,15 +81,6 @@ func schemaOptions(command string, args []string, stderr io.Writer) (cassandra.O
 		return cassandra.Options{}, usageError("%s names no cassandra.hosts", *file)
 	}
 	return cassandraOptions(c, newLogger(c.Log, stderr)), nil
-}
-
-func printSchema(o cassandra.Options, stdout io.Writer) error {
-	cql, err := cassandra.Schema(o)
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(stdout, strings.Join(cql, ";\n")+";\n")
-	return err
 }
 
 // cassandraOptions are the options of the store that a configuration asks for.

@@ -28,26 +28,7 @@ func TestKilledUnderLoad(t *testing.T) {
 	if os.Getenv("SALTERN_LONG") != "" {
 		kills = 50
 	}
-	program, err := salternBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	bed, err := testbed.New("kill")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := bed.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	daemon, err := testbed.NewDaemon(bed, testbed.DaemonOptions{Binary: program})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := bed.Start(t.Context(), daemon); err != nil {
-		t.Fatal(err)
-	}
+	daemon := startDaemon(t, "kill")
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var acked ledger
@@ -90,6 +71,32 @@ func TestKilledUnderLoad(t *testing.T) {
 		t.Errorf("only %d jobs were acknowledged: there was no load", len(jobs))
 	}
 	t.Logf("%d kills, %d jobs of %d returns acknowledged and read again, ready within %v", kills, len(jobs), returnsOfJob, slowest)
+}
+
+// startDaemon starts a daemon in a bed of that name, which the end of the test takes away.
+func startDaemon(t *testing.T, name string) *testbed.Daemon {
+	t.Helper()
+	program, err := salternBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bed, err := testbed.New(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := bed.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	daemon, err := testbed.NewDaemon(bed, testbed.DaemonOptions{Binary: program})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bed.Start(t.Context(), daemon); err != nil {
+		t.Fatal(err)
+	}
+	return daemon
 }
 
 // returnsOfJob is how many minions return in each job of the load.

@@ -32,26 +32,7 @@ func TestMillionJobs(t *testing.T) {
 	if os.Getenv("SALTERN_LONG") == "" {
 		t.Skip("takes minutes: SALTERN_LONG=1")
 	}
-	program, err := salternBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	bed, err := testbed.New("million")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := bed.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	daemon, err := testbed.NewDaemon(bed, testbed.DaemonOptions{Binary: program})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := bed.Start(t.Context(), daemon); err != nil {
-		t.Fatal(err)
-	}
+	daemon := startDaemon(t, "million")
 	start := time.Now()
 	if err := fillWithJobs(t.Context(), daemon, millionJobs); err != nil {
 		t.Fatal(err)
