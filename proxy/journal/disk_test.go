@@ -15,6 +15,7 @@ import (
 	"saltern/job"
 	"saltern/proxy/journal"
 	"saltern/tiers"
+	"saltern/tiers/embedded/disk/disktest"
 )
 
 // P2 of the fault matrix: after loss of power, with any part of what was not synced gone, all that
@@ -109,19 +110,19 @@ func TestFailedFsync(t *testing.T) {
 
 // P6: near the end of the disk the log refuses, and takes again as soon as there is room.
 func TestFullDisk(t *testing.T) {
-	disk := &smallDisk{FS: vfs.NewMem(), free: 1 << 30}
+	disk := disktest.New(1 << 30)
 	r := newRemote(t)
 	s := open(t, journal.Options{Under: r, Dir: "journal", FS: disk, Reserve: 1 << 20, Now: fastClock()})
 	r.set(errAway)
 	merge(t, s, publish(newJID(), "alpha")...)
-	disk.setFree(1000)
+	disk.SetFree(1000)
 	if _, err := s.Merge(t.Context(), publish(newJID(), "alpha")); !errors.Is(err, tiers.ErrFull) {
 		t.Errorf("on a full disk: %v", err)
 	}
 	if st := s.Status(); st.Entries != 1 {
 		t.Errorf("what was refused waits: %+v", st)
 	}
-	disk.setFree(1 << 30)
+	disk.SetFree(1 << 30)
 	merge(t, s, publish(newJID(), "alpha")...)
 	r.set(nil)
 	drained(t, s)

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"saltern/job"
 	"saltern/proxy/journal"
 	"saltern/tiers"
@@ -480,23 +478,4 @@ func fastClock() func() time.Time {
 	var c counter
 	start := time.Now()
 	return func() time.Time { return start.Add(time.Duration(c.next()) * time.Second) }
-}
-
-// smallDisk is a file system whose free space a test sets.
-type smallDisk struct {
-	vfs.FS
-	mu   sync.Mutex // guards free
-	free uint64
-}
-
-func (d *smallDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return vfs.DiskUsage{AvailBytes: d.free, TotalBytes: 1 << 30}, nil
-}
-
-func (d *smallDisk) setFree(n uint64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.free = n
 }

@@ -19,6 +19,7 @@ import (
 	"saltern/job"
 	"saltern/tiers"
 	"saltern/tiers/embedded"
+	"saltern/tiers/embedded/disk/disktest"
 )
 
 // The power fails many times while four writers write: whatever was acknowledged before is there
@@ -213,12 +214,12 @@ func TestFailedWriteOfTheLogIsFinal(t *testing.T) {
 
 func TestFullDiskRefusesWritesAndRecovers(t *testing.T) {
 	clk := &clock{at: start}
-	fs := &fullDisk{FS: vfs.NewMem(), free: 1 << 29}
+	fs := disktest.New(1 << 29)
 	s := open(t, embedded.Options{FS: fs, Now: clk.now})
 	merge(t, s, publish("before", 3600, "a")...)
 
 	// The default reserve is 64 MiB.
-	fs.setFree(64<<20 - 1)
+	fs.SetFree(64<<20 - 1)
 	clk.advance(time.Second)
 	for _, write := range []func() error{
 		func() error { _, err := s.Merge(t.Context(), publish("full", 3600, "a")); return err },
@@ -239,7 +240,7 @@ func TestFullDiskRefusesWritesAndRecovers(t *testing.T) {
 	if n, err := s.Expire(t.Context(), clk.now()); n != 1 || err != nil {
 		t.Errorf("Expire with a full disk = %d, %v; want 1", n, err)
 	}
-	fs.setFree(64<<20 + 1<<20)
+	fs.SetFree(64<<20 + 1<<20)
 	clk.advance(time.Second)
 	merge(t, s, publish("after", 3600, "a")...)
 }
@@ -247,7 +248,7 @@ func TestFullDiskRefusesWritesAndRecovers(t *testing.T) {
 // Between two looks at the disk what is written is counted.
 func TestFullDiskCountsWhatIsWritten(t *testing.T) {
 	clk := &clock{at: start}
-	s := open(t, embedded.Options{FS: &fullDisk{FS: vfs.NewMem(), free: 64<<20 + 100_000}, Now: clk.now})
+	s := open(t, embedded.Options{FS: disktest.New(64<<20 + 100_000), Now: clk.now})
 	big := returned("j", "a")
 	big.Ret = make([]byte, 60_000)
 	merge(t, s, big)

@@ -102,22 +102,3 @@ func minions(n int) []job.Minion {
 	}
 	return ids
 }
-
-// fullDisk is a file system whose free space a test sets.
-type fullDisk struct {
-	vfs.FS
-	mu   sync.Mutex // guards free
-	free uint64
-}
-
-func (d *fullDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return vfs.DiskUsage{AvailBytes: d.free, TotalBytes: 1 << 30}, nil
-}
-
-func (d *fullDisk) setFree(n uint64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.free = n
-}
