@@ -116,7 +116,8 @@ func TestFullDisk(t *testing.T) {
 	r.set(errAway)
 	merge(t, s, publish(newJID(), "alpha")...)
 	disk.SetFree(1000)
-	if _, err := s.Merge(t.Context(), publish(newJID(), "alpha")); !errors.Is(err, tiers.ErrFull) {
+	if _, err := s.Merge(t.Context(), publish(newJID(), "alpha")); !errors.Is(err, tiers.ErrFull) ||
+		strings.Contains(err.Error(), "\n") {
 		t.Errorf("on a full disk: %v", err)
 	}
 	if st := s.Status(); st.Entries != 1 {

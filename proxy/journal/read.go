@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,7 +65,7 @@ func (s *Store) canAnswer(err error, whole bool) bool {
 }
 
 func dedup(in []*entry) []*entry {
-	slices.SortFunc(in, func(a, b *entry) int { return int(int64(a.seq) - int64(b.seq)) })
+	slices.SortFunc(in, func(a, b *entry) int { return cmp.Compare(a.seq, b.seq) })
 	return slices.Compact(in)
 }
 

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,8 +51,9 @@ func (s *Store) send(e *entry, facts []job.Fact) sent {
 	ctx, cancel := context.WithTimeout(context.Background(), s.o.WriteTimeout)
 	defer cancel()
 	outcomes, err := s.under.Merge(ctx, facts)
+	r := sent{outcomes, err}
 	switch {
-	case err == nil, refused(err):
+	case r.final():
 		// What is refused for ever is refused to the caller, and not kept.
 		s.confirm(e, facts)
 	case s.queue.wait(e):
@@ -59,7 +61,7 @@ func (s *Store) send(e *entry, facts []job.Fact) sent {
 	default:
 		s.confirm(e, facts) // the log does not have it either: it is refused
 	}
-	return sent{outcomes, err}
+	return r
 }
 
 // refused says whether the store will never take what it was given.
@@ -96,20 +98,21 @@ func (s *Store) acknowledge(
 	switch s.o.Ack {
 	case AckAll:
 		r, err := await(ctx, toStore)
-		if err = errors.Join(err, r.err); err != nil {
+		if err = cmp.Or(err, r.err); err != nil {
 			return nil, err
 		}
 		logErr, err := await(ctx, toLog)
-		return r.outcomes, errors.Join(err, logErr)
+		return r.outcomes, cmp.Or(err, logErr)
 	case AckJournal:
-		// Nothing but a refusal for ever, should it come first, is waited for from the store.
 		logErr, err := await(ctx, toLog)
 		select {
 		case r := <-toStore:
-			return r.either(stored, errors.Join(err, logErr))
-		default:
-			return stored, errors.Join(err, logErr)
+			if r.final() {
+				return r.outcomes, r.err
+			}
+		default: // it is not waited for
 		}
+		return stored, cmp.Or(err, logErr)
 	default:
 		return s.storeOrLog(ctx, stored, toStore, toLog)
 	}
@@ -121,45 +124,45 @@ func (s *Store) storeOrLog(
 ) ([]job.Outcome, error) {
 	patience := time.NewTimer(s.o.AckWait)
 	defer patience.Stop()
-	var r sent
 	select {
-	case r = <-toStore:
-		if r.err == nil || refused(r.err) {
-			return r.outcomes, r.err
-		}
-		toStore = nil // it has answered
+	case r := <-toStore:
+		return r.orLog(ctx, stored, toLog)
 	case <-patience.C:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 	select {
-	case r = <-toStore:
-		if r.err == nil || refused(r.err) {
+	case r := <-toStore:
+		return r.orLog(ctx, stored, toLog)
+	case logErr := <-toLog:
+		if logErr == nil {
+			return stored, nil
+		}
+		r, err := await(ctx, toStore)
+		if err == nil && r.final() {
 			return r.outcomes, r.err
 		}
-		logErr, err := await(ctx, toLog)
-		return r.either(stored, errors.Join(err, logErr))
-	case logErr := <-toLog:
-		if logErr != nil && toStore != nil {
-			late, err := await(ctx, toStore)
-			return late.either(stored, errors.Join(err, logErr))
-		}
-		return r.either(stored, logErr)
+		return nil, fmt.Errorf("%w; %w", logErr, cmp.Or(err, r.err))
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 }
 
-// either is the answer where one of the two has to have taken the facts.
-func (r sent) either(stored []job.Outcome, logErr error) ([]job.Outcome, error) {
-	switch {
-	case r.outcomes != nil && r.err == nil, r.err != nil && refused(r.err):
+// final says whether the store took the facts, or never will.
+func (r sent) final() bool { return r.err == nil || refused(r.err) }
+
+// orLog is the answer after the store's: where that is not final, the log has to have the facts.
+func (r sent) orLog(
+	ctx context.Context, stored []job.Outcome, toLog <-chan error,
+) ([]job.Outcome, error) {
+	if r.final() {
 		return r.outcomes, r.err
-	case logErr == nil:
-		return stored, nil
-	default:
-		return nil, errors.Join(logErr, r.err)
 	}
+	logErr, err := await(ctx, toLog)
+	if err = cmp.Or(err, logErr); err != nil {
+		return nil, fmt.Errorf("%w; %w", err, r.err)
+	}
+	return stored, nil
 }
 
 func await[T any](ctx context.Context, from <-chan T) (T, error) {
