@@ -15,10 +15,11 @@ import (
 // test with is in forTests.
 var mayImport = map[string][]string{
 	".":                            {"cli"},
-	"cli":                          {"cli/...", "proxy/...", "policy", "tiers/...", "job", "configs", "testbed"},
-	"proxy/server":                 {"proxy", "proxy/journal", "tiers", "job"},
-	"proxy":                        {"policy", "tiers", "job"},
+	"cli":                          {"cli/...", "proxy/...", "policy", "telemetry", "tiers/...", "job", "configs", "testbed"},
+	"proxy/server":                 {"proxy", "proxy/journal", "telemetry", "tiers", "job"},
+	"proxy":                        {"policy", "telemetry", "tiers", "job"},
 	"policy":                       {},
+	"telemetry":                    {},
 	"tiers":                        {"job"},
 	"tiers/memory":                 {"tiers", "job"},
 	"tiers/embedded":               {"tiers", "tiers/embedded/disk", "job"},
@@ -39,7 +40,7 @@ var mayImport = map[string][]string{
 }
 
 // forTests is what tests may import beside that.
-var forTests = []string{"tiers/...", "job", "policy", "proxy/...", "configs", "testbed/..."}
+var forTests = []string{"telemetry", "tiers/...", "job", "policy", "proxy/...", "configs", "testbed/..."}
 
 func TestImportsGoOneWay(t *testing.T) {
 	seen := map[string]bool{}

@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"saltern/proxy/backplane"
 	"saltern/proxy/journal"
 	"saltern/proxy/server"
+	"saltern/telemetry"
 	"saltern/tiers"
 	"saltern/tiers/cassandra"
 	"saltern/tiers/embedded"
@@ -32,20 +34,23 @@ import (
 // daemon is everything that serve runs, in the order in which it starts: the store, the cache, the
 // proxy over both, and the servers before it. It stops the other way round.
 type daemon struct {
-	journal  *journal.Store // nil where the store is embedded
-	proxy    *proxy.Proxy
-	rpc      *server.RPC
-	http     *server.HTTP
-	httpAddr string        // where HTTP is served, empty when it is not
-	opened   chan struct{} // closed once proxy is set
-	fatal    chan error    // the disk failed under the store
-	ready    atomic.Bool   // accepts calls
-	grace    time.Duration // for calls under way when it stops
+	telemetry *telemetry.Recorder
+	journal   *journal.Store // nil where the store is embedded
+	guarded   []*proxy.Guarded
+	proxy     *proxy.Proxy
+	rpc       *server.RPC
+	http      *server.HTTP
+	httpAddr  string        // where HTTP is served, empty when it is not
+	opened    chan struct{} // closed once proxy is set
+	fatal     chan error    // the disk failed under the store
+	ready     atomic.Bool   // accepts calls
+	grace     time.Duration // for calls under way when it stops
 }
 
 // open starts the daemon. Nothing is left running after an error.
 func open(c *configs.Config, log *slog.Logger) (_ *daemon, err error) {
-	d := &daemon{opened: make(chan struct{}), fatal: make(chan error, 1), grace: c.ShutdownTimeout.Std()}
+	d := &daemon{opened: make(chan struct{}), fatal: make(chan error, 1), grace: c.ShutdownTimeout.Std(),
+		telemetry: &telemetry.Recorder{Metrics: telemetry.NewMetrics()}}
 	if err = d.openProxy(c, log); err != nil {
 		return nil, err
 	}
@@ -79,6 +84,7 @@ func (d *daemon) openProxy(c *configs.Config, log *slog.Logger) error {
 		Cache:       cache,
 		Clock:       job.NewClock(rand.Uint64(), time.Now),
 		Logger:      log,
+		Metrics:     d.telemetry.Metrics,
 		ReadBudget:  c.Read.Timeout.Std(),
 		WriteBudget: c.Write.Timeout.Std(),
 		SoftTimeout: c.Read.SoftTimeout.Std(),
@@ -103,6 +109,8 @@ func (d *daemon) openProxy(c *configs.Config, log *slog.Logger) error {
 		o.Notes = d.journal
 	}
 	d.proxy = proxy.Open(o)
+	d.telemetry.Metrics.Add(slices.Concat(
+		memorySources(cache, int64(c.Memory.MaxBytes)), proxySources(d.proxy), breakerSources(d.guarded))...)
 	close(d.opened)
 	return nil
 }
@@ -134,7 +142,10 @@ func (d *daemon) openRedis(c *configs.Config, log *slog.Logger, o *proxy.Options
 	if err != nil {
 		return errors.Join(err, t.Close())
 	}
-	o.Shared = []tiers.Tier{proxy.Guard(t, guardOptions(t.Name(), c.Redis.Timeout.Std(), log))}
+	guarded := proxy.Guard(t, d.guardOptions(t.Name(), c.Redis.Timeout.Std(), log))
+	d.guarded = append(d.guarded, guarded)
+	o.Shared = []tiers.Tier{guarded}
+	d.telemetry.Metrics.Add(redisSources(t)...)
 	return nil
 }
 
@@ -147,10 +158,11 @@ func redisTLS(t configs.TLS) *redis.TLS {
 
 // guardOptions put a tier behind breakers whose changes are logged. The driver's own timeout comes
 // first, with a better message; that of the guard is for a driver that hangs.
-func guardOptions(tier string, timeout time.Duration, log *slog.Logger) proxy.GuardOptions {
+func (d *daemon) guardOptions(tier string, timeout time.Duration, log *slog.Logger) proxy.GuardOptions {
 	breaker := func(class string) policy.BreakerOptions {
 		return policy.BreakerOptions{OnChange: func(from, to policy.BreakerState) {
 			log.Warn("breaker", "tier", tier, "calls", class, "from", from.String(), "to", to.String())
+			d.telemetry.Metrics.BreakerChanged(tier, class, to.String())
 		}}
 	}
 	return proxy.GuardOptions{Timeout: timeout + timeout/2, Read: breaker("read"), Write: breaker("write")}
@@ -191,7 +203,7 @@ func (d *daemon) openCassandra(c *configs.Config, log *slog.Logger, fatal func(e
 	if err != nil {
 		return nil, err
 	}
-	guarded := proxy.GuardStore(remote, guardOptions(remote.Name(), c.Cassandra.Timeout.Std(), log))
+	guarded := proxy.GuardStore(remote, d.guardOptions(remote.Name(), c.Cassandra.Timeout.Std(), log))
 	d.journal, err = journal.Open(journal.Options{
 		Dir:          filepath.Join(c.DataDir, "journal"),
 		Under:        guarded,
@@ -210,6 +222,8 @@ func (d *daemon) openCassandra(c *configs.Config, log *slog.Logger, fatal func(e
 	if err != nil {
 		return nil, errors.Join(err, guarded.Close())
 	}
+	d.guarded = append(d.guarded, guarded.Guarded)
+	d.telemetry.Metrics.Add(slices.Concat(cassandraSources(remote), journalSources(d.journal))...)
 	return d.journal, nil
 }
 
@@ -226,7 +240,8 @@ func jidNode(c *configs.Config) int {
 
 func (d *daemon) listen(c *configs.Config, log *slog.Logger) error {
 	o := server.RPCOptions{
-		Jobs: d.proxy,
+		Jobs:      d.proxy,
+		Telemetry: d.telemetry,
 		Limits: server.Limits{
 			MaxPayload:     int(c.Limits.MaxPayload),
 			MaxDepth:       c.Limits.MaxDepth,
@@ -261,7 +276,7 @@ func (d *daemon) listenHTTP(c *configs.Config, log *slog.Logger) error {
 		return fmt.Errorf("http: %w (another address: --http HOST:PORT; none: --http off)", err)
 	}
 	d.http = server.NewHTTP(server.HTTPOptions{
-		Jobs: d.proxy, Ready: d.isReady, Version: versionString(), Logger: log,
+		Jobs: d.proxy, Telemetry: d.telemetry, Ready: d.isReady, Version: versionString(), Logger: log,
 	})
 	d.httpAddr = l.Addr().String()
 	d.http.Serve(l)

@@ -158,3 +158,22 @@ func MergeEvent(a, b Event) Event {
 	}
 	return b
 }
+
+// VersionOf is the version that a fact was given, 0 when none yet.
+func VersionOf(f Fact) Version {
+	switch f := f.(type) {
+	case Load:
+		return f.Version
+	case Minions:
+		return f.Version
+	case Return:
+		return f.Version
+	case EndTime:
+		return f.Version
+	case NoCache:
+		return f.Version
+	case Event:
+		return f.Version
+	}
+	return 0
+}

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+
+	"saltern/telemetry"
 )
 
 // TestFlightsAreNotJoinedAfterLanding: once a reading takes in what was written meanwhile, who comes
@@ -25,7 +27,7 @@ func TestFlightsAreNotJoinedAfterLanding(t *testing.T) {
 		var callers sync.WaitGroup
 		for n := range 3 {
 			callers.Go(func() {
-				if got, err := g.do(context.Background(), p, "job", read(n)); got != n || err != nil {
+				if got, err := g.do(context.Background(), p, "job", &telemetry.Lookup{}, read(n)); got != n || err != nil {
 					t.Errorf("reader %d got the answer %d, %v", n, got, err)
 				}
 			})
@@ -47,7 +49,7 @@ func TestFlightsShareErrors(t *testing.T) {
 		var callers sync.WaitGroup
 		for range 10 {
 			callers.Go(func() {
-				_, err := g.do(context.Background(), p, "job", func(context.Context, func()) (int, error) {
+				_, err := g.do(context.Background(), p, "job", &telemetry.Lookup{}, func(context.Context, func()) (int, error) {
 					<-fails
 					return 0, errFailed
 				})
@@ -59,7 +61,7 @@ func TestFlightsShareErrors(t *testing.T) {
 		synctest.Wait()
 		close(fails)
 		callers.Wait()
-		got, err := g.do(context.Background(), p, "job", func(context.Context, func()) (int, error) { return 7, nil })
+		got, err := g.do(context.Background(), p, "job", &telemetry.Lookup{}, func(context.Context, func()) (int, error) { return 7, nil })
 		if got != 7 || err != nil {
 			t.Errorf("after a failure: %d, %v", got, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"saltern/job"
+	"saltern/telemetry"
 	"saltern/tiers"
 )
 
@@ -38,7 +39,7 @@ func (p *Proxy) StoredLate(facts []job.Fact) {
 
 // orStale is the answer to a read that no tier could answer: what the cache had before, with all that
 // was written here since, or else the error. What other proxies wrote in the meantime is not in it.
-func orStale[T any](p *Proxy, err error, read func() (T, error)) (T, error) {
+func orStale[T any](p *Proxy, l *telemetry.Lookup, err error, read func() (T, error)) (T, error) {
 	var none T
 	if !couldNotTell(err) {
 		return none, err
@@ -48,6 +49,7 @@ func orStale[T any](p *Proxy, err error, read func() (T, error)) (T, error) {
 		return none, err
 	}
 	p.Stats.Stale.Add(1)
+	l.Stale = true
 	return v, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"saltern/job"
+	"saltern/telemetry"
 	"saltern/tiers"
 )
 
@@ -34,6 +35,8 @@ type Options struct {
 	Now func() time.Time
 	// Logger takes changes of state; default slog.Default().
 	Logger *slog.Logger
+	// Metrics takes what the tiers took; nil for nobody.
+	Metrics *telemetry.Metrics
 
 	// ReadBudget bounds one read through all tiers; default 10 s. Readers leave earlier by their
 	// own context.

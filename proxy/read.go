@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"saltern/job"
+	"saltern/telemetry"
 	"saltern/tiers"
 )
 
@@ -17,22 +18,26 @@ func (p *Proxy) Head(ctx context.Context, jid job.JID) (job.Head, error) {
 		return job.Head{}, ErrClosed
 	}
 	defer p.gate.leave()
+	timed := telemetry.SampleStart()
 	h, err := p.o.Cache.Head(ctx, jid)
-	a := answerOf(err)
-	p.Stats.count(0, a)
-	switch a {
+	switch p.asked(ctx, telemetry.Head, jid, answerOf(err), timed) {
 	case Hit:
 		return h, nil
 	case Absent:
 		return job.Head{}, tiers.ErrNotFound
 	}
-	h, err = p.heads.do(ctx, p, string(jid), func(ctx context.Context, landed func()) (job.Head, error) {
+	l := lookup(telemetry.Head, jid, Miss)
+	h, err = p.heads.do(ctx, p, string(jid), l, func(ctx context.Context, landed func()) (job.Head, error) {
 		return p.readHead(ctx, jid, landed)
 	})
 	if err != nil {
-		return orStale(p, err, func() (job.Head, error) { return p.o.Cache.StaleHead(ctx, jid) })
+		h, err = orStale(p, l, err, func() (job.Head, error) { return p.o.Cache.StaleHead(ctx, jid) })
 	}
-	return h, nil
+	if h.Load != nil {
+		l.Version = uint64(h.Load.Version)
+	}
+	p.looked(ctx, l, err)
+	return h, err
 }
 
 // readHead reads a head from the tiers under the cache and fills those above the one that had it.
@@ -54,7 +59,7 @@ func (p *Proxy) readHead(ctx context.Context, jid job.JID, landed func()) (job.H
 }
 
 func (p *Proxy) askHead(ctx context.Context, jid job.JID) (found[job.Head], error) {
-	return cascade(ctx, p, jid, func(ctx context.Context, t tiers.Tier) (job.Head, error) {
+	return cascade(ctx, p, telemetry.Head, jid, func(ctx context.Context, t tiers.Tier) (job.Head, error) {
 		return t.Head(ctx, jid)
 	})
 }
@@ -65,27 +70,35 @@ func (p *Proxy) Returns(ctx context.Context, jid job.JID, q tiers.ReturnQuery) (
 		return tiers.ReturnPage{}, ErrClosed
 	}
 	defer p.gate.leave()
+	timed := telemetry.SampleStart()
 	page, err := p.o.Cache.Returns(ctx, jid, q)
-	a := answerOf(err)
-	p.Stats.count(0, a)
-	switch a {
+	switch p.asked(ctx, telemetry.Returns, jid, answerOf(err), timed) {
 	case Hit:
 		return page, nil
 	case Absent:
 		return tiers.ReturnPage{}, tiers.ErrNotFound
 	}
-	stale := func() (tiers.ReturnPage, error) { return p.o.Cache.StaleReturns(ctx, jid, q) }
-	if q.After != "" || q.Only != nil || q.NoPayload {
-		if page, err = p.readPage(ctx, jid, q); err != nil {
-			return orStale(p, err, stale)
-		}
-		return page, nil
+	l := lookup(telemetry.Returns, jid, Miss)
+	page, err = p.readReturns(ctx, jid, q, l)
+	if err != nil {
+		page, err = orStale(p, l, err, func() (tiers.ReturnPage, error) { return p.o.Cache.StaleReturns(ctx, jid, q) })
 	}
-	s, err := p.jobs.do(ctx, p, string(jid), func(ctx context.Context, landed func()) (tiers.Snapshot, error) {
+	p.looked(ctx, l, err)
+	return page, err
+}
+
+// readReturns reads returns from the tiers under the cache.
+func (p *Proxy) readReturns(
+	ctx context.Context, jid job.JID, q tiers.ReturnQuery, l *telemetry.Lookup,
+) (tiers.ReturnPage, error) {
+	if q.After != "" || q.Only != nil || q.NoPayload {
+		return p.readPage(telemetry.WithSteps(ctx, &l.Steps), jid, q)
+	}
+	s, err := p.jobs.do(ctx, p, string(jid), l, func(ctx context.Context, landed func()) (tiers.Snapshot, error) {
 		return p.readJob(ctx, jid, landed)
 	})
 	if err != nil {
-		return orStale(p, err, stale)
+		return tiers.ReturnPage{}, err
 	}
 	return cut(s, q.MaxBytes), nil
 }
@@ -96,7 +109,7 @@ func (p *Proxy) readPage(ctx context.Context, jid job.JID, q tiers.ReturnQuery) 
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, p.o.ReadBudget)
 	defer cancel()
-	found, err := cascade(ctx, p, jid, func(ctx context.Context, t tiers.Tier) (tiers.ReturnPage, error) {
+	found, err := cascade(ctx, p, telemetry.Returns, jid, func(ctx context.Context, t tiers.Tier) (tiers.ReturnPage, error) {
 		return t.Returns(ctx, jid, q)
 	})
 	return found.value, err
@@ -124,7 +137,7 @@ func (p *Proxy) readJob(ctx context.Context, jid job.JID, landed func()) (tiers.
 // askJob reads a job from the tiers under the cache: its head and all returns, or, without
 // HasReturns, its first page alone.
 func (p *Proxy) askJob(ctx context.Context, jid job.JID) (found[tiers.Snapshot], error) {
-	return cascade(ctx, p, jid, func(ctx context.Context, t tiers.Tier) (tiers.Snapshot, error) {
+	return cascade(ctx, p, telemetry.Returns, jid, func(ctx context.Context, t tiers.Tier) (tiers.Snapshot, error) {
 		page, err := t.Returns(ctx, jid, tiers.ReturnQuery{MaxBytes: p.o.FillBytes})
 		if err != nil || page.Next != "" {
 			return tiers.Snapshot{Returns: page.Returns}, err
@@ -201,35 +214,35 @@ func PageLen(returns []job.Return, maxBytes int) int {
 
 // List gives a page of jobs, newest first.
 func (p *Proxy) List(ctx context.Context, f tiers.Filter) (tiers.ListPage, error) {
-	return askStore(ctx, p, func(ctx context.Context) (tiers.ListPage, error) {
+	return askStore(ctx, p, telemetry.List, func(ctx context.Context) (tiers.ListPage, error) {
 		return p.o.Store.List(ctx, f)
 	})
 }
 
 // Events gives a page of events.
 func (p *Proxy) Events(ctx context.Context, q tiers.EventQuery) (tiers.EventPage, error) {
-	return askStore(ctx, p, func(ctx context.Context) (tiers.EventPage, error) {
+	return askStore(ctx, p, telemetry.Events, func(ctx context.Context) (tiers.EventPage, error) {
 		return p.o.Store.Events(ctx, q)
 	})
 }
 
 // LastFunctions gives the minions with their last functions.
 func (p *Proxy) LastFunctions(ctx context.Context, fun string) ([]job.LastFunction, error) {
-	return askStore(ctx, p, func(ctx context.Context) ([]job.LastFunction, error) {
+	return askStore(ctx, p, telemetry.Minions, func(ctx context.Context) ([]job.LastFunction, error) {
 		return p.o.Store.LastFunctions(ctx, fun)
 	})
 }
 
 // LoadRegister gives a Thorium register, or tiers.ErrNotFound.
 func (p *Proxy) LoadRegister(ctx context.Context, master string) ([]byte, error) {
-	return askStore(ctx, p, func(ctx context.Context) ([]byte, error) {
+	return askStore(ctx, p, telemetry.Register, func(ctx context.Context) ([]byte, error) {
 		return p.o.Store.LoadRegister(ctx, master)
 	})
 }
 
 // askStore makes one read of the store.
 func askStore[T any](
-	ctx context.Context, p *Proxy, ask func(context.Context) (T, error),
+	ctx context.Context, p *Proxy, op telemetry.Op, ask func(context.Context) (T, error),
 ) (T, error) {
 	if !p.gate.enter() {
 		var zero T
@@ -238,10 +251,13 @@ func askStore[T any](
 	defer p.gate.leave()
 	ctx, stop := p.within(ctx)
 	defer stop()
+	l := lookup(op, "", Skipped)
 	v, err := ask(ctx)
 	if errors.Is(err, context.Canceled) {
 		err = cmp.Or(context.Cause(ctx), err)
 	}
+	p.tierAsked(&l.Steps, len(p.lower)-1, op, answerOf(err), l.Start)
+	p.looked(ctx, l, err)
 	return v, err
 }
 

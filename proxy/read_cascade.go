@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"saltern/job"
+	"saltern/telemetry"
 	"saltern/tiers"
 )
 
@@ -26,27 +27,29 @@ type lease struct {
 // passed by; only the word of the durable store makes the error tiers.ErrNotFound. If the store
 // cannot be asked, a late answer of a tier that was passed by is taken after all.
 func cascade[T any](
-	ctx context.Context, p *Proxy, jid job.JID, ask func(context.Context, tiers.Tier) (T, error),
+	ctx context.Context, p *Proxy, op telemetry.Op, jid job.JID, ask func(context.Context, tiers.Tier) (T, error),
 ) (found[T], error) {
 	var (
 		result found[T]
 		late   []<-chan reply[T]
 		errs   []error
 	)
+	steps := telemetry.StepsOf(ctx)
 	last := len(p.lower) - 1
 	for i, t := range p.lower {
 		if p.lags[i].behind(jid) {
-			p.Stats.count(i+1, Skipped)
+			p.tierAsked(steps, i, op, Skipped, telemetry.Now())
 			continue
 		}
+		start := telemetry.Now()
 		r, pending := askTier(ctx, p, i, i < last, ask)
 		if pending != nil {
-			p.Stats.count(i+1, TimedOut)
+			p.tierAsked(steps, i, op, TimedOut, start)
 			late = append(late, pending)
 			continue
 		}
 		a := answerOf(r.err)
-		p.Stats.count(i+1, a)
+		p.tierAsked(steps, i, op, a, start)
 		switch a {
 		case Hit:
 			result.value = r.value

@@ -3,6 +3,8 @@ package proxy
 import (
 	"context"
 	"sync"
+
+	"saltern/telemetry"
 )
 
 // flights makes one reading of a key serve all who ask for it at the same time. The reading runs on
@@ -14,9 +16,10 @@ type flights[T any] struct {
 }
 
 type flight[T any] struct {
-	done  chan struct{} // closed once value and err are set
+	done  chan struct{} // closed once the rest is set
 	value T
 	err   error
+	steps telemetry.Steps
 }
 
 // do reads a key, or joins the reading of it that is under way, and waits for it as long as ctx
@@ -29,7 +32,7 @@ type flight[T any] struct {
 //
 // and the reader would not see a fact that was acknowledged before it came.
 func (g *flights[T]) do(
-	ctx context.Context, p *Proxy, key string, read func(ctx context.Context, landed func()) (T, error),
+	ctx context.Context, p *Proxy, key string, l *telemetry.Lookup, read func(ctx context.Context, landed func()) (T, error),
 ) (T, error) {
 	g.mu.Lock()
 	f, joined := g.calls[key]
@@ -43,11 +46,12 @@ func (g *flights[T]) do(
 		go g.fly(p, key, f, read)
 	}
 	g.mu.Unlock()
-	if joined {
+	if l.Coalesced = joined; joined {
 		p.Stats.Coalesced.Add(1)
 	}
 	select {
 	case <-f.done:
+		l.Steps = f.steps
 		return f.value, f.err
 	case <-ctx.Done():
 		var zero T
@@ -70,7 +74,7 @@ func (g *flights[T]) fly(
 	}
 	defer close(f.done)
 	defer landed()
-	f.value, f.err = read(ctx, landed)
+	f.value, f.err = read(telemetry.WithSteps(ctx, &f.steps), landed)
 }
 
 // wait waits for the flights under way to end.

@@ -4,29 +4,23 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"saltern/telemetry"
 	"saltern/tiers"
 )
 
 // Answer is what became of asking one tier.
-type Answer uint8
+type Answer = telemetry.Answer
 
-// The answers of a tier, each its own: a miss is no error, and a tier that was not asked did not
-// miss.
+// The answers of a tier.
 const (
-	Hit Answer = iota
-	Miss
-	Absent
-	Failed
-	Opened
-	TimedOut
-	Skipped
-	answers
+	Hit      = telemetry.Hit
+	Miss     = telemetry.Miss
+	Absent   = telemetry.Absent
+	Failed   = telemetry.Failed
+	Opened   = telemetry.Opened
+	TimedOut = telemetry.TimedOut
+	Skipped  = telemetry.Skipped
 )
-
-var answerNames = [...]string{"hit", "miss", "absent", "error", "open", "timeout", "skipped"}
-
-// String is the word for the answer in metrics and traces.
-func (a Answer) String() string { return answerNames[a] }
 
 // answerOf tells the answers apart by the error of a tier.
 func answerOf(err error) Answer {
@@ -46,10 +40,13 @@ func answerOf(err error) Answer {
 	}
 }
 
+// answerCounts are counts by operation and answer.
+type answerCounts [telemetry.Ops][telemetry.Answers]atomic.Uint64
+
 // Stats counts what the proxy did since it was opened.
 type Stats struct {
 	names []string
-	reads [][answers]atomic.Uint64 // by tier, the cache first
+	reads []answerCounts // by tier, the cache first
 
 	Coalesced       atomic.Uint64 // reads that joined a flight
 	BackfillDropped atomic.Uint64 // fills of a shared tier that found the queue full
@@ -65,17 +62,30 @@ func (s *Stats) init(cache tiers.Tier, lower []tiers.Tier) {
 	for _, t := range lower {
 		s.names = append(s.names, t.Name())
 	}
-	s.reads = make([][answers]atomic.Uint64, len(s.names))
+	s.reads = make([]answerCounts, len(s.names))
 }
 
 // count counts an answer of a tier: 0 is the cache, i+1 the lower tier i.
-func (s *Stats) count(tier int, a Answer) { s.reads[tier][a].Add(1) }
+func (s *Stats) count(tier int, op telemetry.Op, a Answer) { s.reads[tier][op][a].Add(1) }
 
-// Reads calls f for every tier and answer with its count.
+// Each calls f for every tier, operation and answer that there was, with its count.
+func (s *Stats) Each(f func(tier string, op telemetry.Op, a Answer, n uint64)) {
+	for i := range s.reads {
+		for op := range telemetry.Ops {
+			for a := range telemetry.Answers {
+				if n := s.reads[i][op][a].Load(); n > 0 {
+					f(s.names[i], op, a, n)
+				}
+			}
+		}
+	}
+}
+
+// Reads calls f for every tier and answer of reads of a job with its count.
 func (s *Stats) Reads(f func(tier string, a Answer, n uint64)) {
 	for i := range s.reads {
-		for a := range answers {
-			f(s.names[i], a, s.reads[i][a].Load())
+		for a := range telemetry.Answers {
+			f(s.names[i], a, s.reads[i][telemetry.Head][a].Load()+s.reads[i][telemetry.Returns][a].Load())
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"saltern/job"
+	"saltern/telemetry"
 	"saltern/tiers"
 )
 
@@ -28,7 +29,10 @@ func (p *Proxy) Write(ctx context.Context, facts ...job.Fact) ([]job.Outcome, er
 		return nil, err
 	}
 	begun := p.beginCreations(facts)
-	outcomes, err := p.fanOut(ctx, facts)
+	l := lookup(telemetry.Write, facts[0].Job(), Skipped)
+	outcomes, err := p.fanOut(telemetry.WithSteps(ctx, &l.Steps), facts)
+	l.Version = uint64(job.VersionOf(facts[0]))
+	p.looked(ctx, l, err)
 	if err != nil {
 		p.Stats.WriteErrors.Add(1)
 		cancelAll(begun)
@@ -39,6 +43,7 @@ func (p *Proxy) Write(ctx context.Context, facts ...job.Fact) ([]job.Outcome, er
 	}
 	p.show(ctx, begun, facts, outcomes)
 	p.Stats.Writes.Add(1)
+	p.countReturns(facts, outcomes)
 	return outcomes, nil
 }
 

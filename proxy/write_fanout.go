@@ -10,6 +10,7 @@ import (
 
 	"saltern/job"
 	"saltern/policy"
+	"saltern/telemetry"
 	"saltern/tiers"
 )
 
@@ -23,7 +24,7 @@ func (p *Proxy) fanOut(ctx context.Context, facts []job.Fact) ([]job.Outcome, er
 	for i, t := range p.o.Shared {
 		p.lags[i].begin(facts)
 		p.loops.Go(func() {
-			taken := p.mergeShared(t, beginnings, facts)
+			taken := p.mergeShared(i, t, beginnings, facts)
 			<-answered
 			p.lags[i].end(facts, taken && stored)
 			if i == 0 && stored && p.o.Backplane != nil {
@@ -34,7 +35,9 @@ func (p *Proxy) fanOut(ctx context.Context, facts []job.Fact) ([]job.Outcome, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.o.WriteBudget)
 	defer cancel()
+	start := telemetry.Now()
 	outcomes, err := p.o.Store.Merge(ctx, facts)
+	p.tierAsked(telemetry.StepsOf(ctx), len(p.lower)-1, telemetry.Write, answerOf(err), start)
 	stored = err == nil
 	close(answered)
 	if err != nil {
@@ -66,10 +69,11 @@ func (p *Proxy) beginnings(facts []job.Fact) []tiers.Snapshot {
 
 // mergeShared writes facts to one shared tier and says whether it took them. What it held before, and
 // a filling that it declines, are what the merge is for.
-func (p *Proxy) mergeShared(t tiers.Tier, beginnings []tiers.Snapshot, facts []job.Fact) (taken bool) {
+func (p *Proxy) mergeShared(i int, t tiers.Tier, beginnings []tiers.Snapshot, facts []job.Fact) (taken bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), p.o.WriteBudget)
 	defer cancel()
 	var err error
+	start := telemetry.Now()
 	if filler, can := t.(tiers.Filler); can {
 		for _, s := range beginnings {
 			err = errors.Join(err, filler.Fill(ctx, s))
@@ -78,6 +82,8 @@ func (p *Proxy) mergeShared(t tiers.Tier, beginnings []tiers.Snapshot, facts []j
 	if err == nil {
 		_, err = t.Merge(ctx, facts)
 	}
+	// Nobody waits for it, so it is in no lookup.
+	p.tierAsked(nil, i, telemetry.Write, answerOf(err), start)
 	if err != nil {
 		p.Stats.MissedFacts.Add(uint64(len(facts)))
 	}

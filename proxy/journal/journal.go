@@ -127,6 +127,9 @@ type Store struct {
 	rate     atomic.Int64 // facts a second of the last batches of the replay
 
 	degraded atomic.Uint64 // reads answered from the log alone
+	byStore  atomic.Uint64 // writes that the store acknowledged, alone or with the log
+	byLog    atomic.Uint64 // writes that the log alone acknowledged
+	replayed atomic.Uint64 // facts that the replay brought to the store
 	dead     atomic.Int64  // entries that the store will never take
 	suspects []job.JID     // jobs of the entries that were found
 	waiting  atomic.Bool   // whether the log says that facts wait
@@ -184,31 +187,13 @@ func (s *Store) recover() error {
 // beginOf is the time from which a log knows everything whose first fact is f: of a publish, which is
 // the first fact of its job, the time of the job.
 func beginOf(f job.Fact) time.Time {
-	begin := versionOf(f).Time()
+	begin := job.VersionOf(f).Time()
 	if l, is := f.(job.Load); is && l.Rank == job.RankPublish {
 		if born, own := l.JID.Time(); own && born.Before(begin) {
 			return born
 		}
 	}
 	return begin
-}
-
-func versionOf(f job.Fact) job.Version {
-	switch f := f.(type) {
-	case job.Load:
-		return f.Version
-	case job.Minions:
-		return f.Version
-	case job.Return:
-		return f.Version
-	case job.EndTime:
-		return f.Version
-	case job.NoCache:
-		return f.Version
-	case job.Event:
-		return f.Version
-	}
-	return 0
 }
 
 // Name is the name of the store behind it.
@@ -241,12 +226,16 @@ type Status struct {
 	Dead int64
 	// Degraded is the number of reads answered from the log alone.
 	Degraded uint64
+	// ByStore and ByLog are the numbers of writes that were acknowledged: by the store, or by the log
+	// alone. Replayed is the number of facts that the store got later.
+	ByStore, ByLog, Replayed uint64
 }
 
 // Status says what the journal holds now.
 func (s *Store) Status() Status {
 	st := s.queue.status()
 	st.Quota, st.Rate, st.Dead, st.Degraded = s.o.Quota, s.rate.Load(), s.dead.Load(), s.degraded.Load()
+	st.ByStore, st.ByLog, st.Replayed = s.byStore.Load(), s.byLog.Load(), s.replayed.Load()
 	return st
 }
 

@@ -104,6 +104,7 @@ func (s *Store) replayBatch(batch []*entry) (int, bool) {
 		for i, e := range batch {
 			s.confirm(e, byEntry[i])
 		}
+		s.replayed.Add(uint64(len(facts)))
 		s.o.OnReplayed(facts)
 	}
 	return len(facts), true

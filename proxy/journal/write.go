@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"saltern/job"
@@ -33,7 +34,11 @@ func (s *Store) Merge(ctx context.Context, facts []job.Fact) ([]job.Outcome, err
 	toStore, toLog := make(chan sent, 1), make(chan error, 1)
 	s.sends.Go(func() { toStore <- s.send(e, facts) })
 	s.sends.Go(func() { toLog <- s.append(e, facts, value) })
-	return s.acknowledge(ctx, len(facts), toStore, toLog)
+	outcomes, by, err := s.acknowledge(ctx, len(facts), toStore, toLog)
+	if err == nil {
+		by.Add(1)
+	}
+	return outcomes, err
 }
 
 // unjournaled writes facts for which the log has no room: the store has to take them.
@@ -91,28 +96,29 @@ func (s *Store) append(e *entry, facts []job.Fact, value []byte) error {
 	return nil
 }
 
+// acknowledge waits for what acknowledges a write, and gives the count of those.
 func (s *Store) acknowledge(
 	ctx context.Context, n int, toStore <-chan sent, toLog <-chan error,
-) ([]job.Outcome, error) {
+) ([]job.Outcome, *atomic.Uint64, error) {
 	stored := make([]job.Outcome, n)
 	switch s.o.Ack {
 	case AckAll:
 		r, err := await(ctx, toStore)
 		if err = cmp.Or(err, r.err); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		logErr, err := await(ctx, toLog)
-		return r.outcomes, cmp.Or(err, logErr)
+		return r.outcomes, &s.byStore, cmp.Or(err, logErr)
 	case AckJournal:
 		logErr, err := await(ctx, toLog)
 		select {
 		case r := <-toStore:
 			if r.final() {
-				return r.outcomes, r.err
+				return r.outcomes, &s.byStore, r.err
 			}
 		default: // it is not waited for
 		}
-		return stored, cmp.Or(err, logErr)
+		return stored, &s.byLog, cmp.Or(err, logErr)
 	default:
 		return s.storeOrLog(ctx, stored, toStore, toLog)
 	}
@@ -121,30 +127,30 @@ func (s *Store) acknowledge(
 // storeOrLog waits for the store, for AckWait, and then for the log.
 func (s *Store) storeOrLog(
 	ctx context.Context, stored []job.Outcome, toStore <-chan sent, toLog <-chan error,
-) ([]job.Outcome, error) {
+) ([]job.Outcome, *atomic.Uint64, error) {
 	patience := time.NewTimer(s.o.AckWait)
 	defer patience.Stop()
 	select {
 	case r := <-toStore:
-		return r.orLog(ctx, stored, toLog)
+		return s.orLog(ctx, r, stored, toLog)
 	case <-patience.C:
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, nil, context.Cause(ctx)
 	}
 	select {
 	case r := <-toStore:
-		return r.orLog(ctx, stored, toLog)
+		return s.orLog(ctx, r, stored, toLog)
 	case logErr := <-toLog:
 		if logErr == nil {
-			return stored, nil
+			return stored, &s.byLog, nil
 		}
 		r, err := await(ctx, toStore)
 		if err == nil && r.final() {
-			return r.outcomes, r.err
+			return r.outcomes, &s.byStore, r.err
 		}
-		return nil, fmt.Errorf("%w; %w", logErr, cmp.Or(err, r.err))
+		return nil, nil, fmt.Errorf("%w; %w", logErr, cmp.Or(err, r.err))
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, nil, context.Cause(ctx)
 	}
 }
 
@@ -152,17 +158,17 @@ func (s *Store) storeOrLog(
 func (r sent) final() bool { return r.err == nil || refused(r.err) }
 
 // orLog is the answer after the store's: where that is not final, the log has to have the facts.
-func (r sent) orLog(
-	ctx context.Context, stored []job.Outcome, toLog <-chan error,
-) ([]job.Outcome, error) {
+func (s *Store) orLog(
+	ctx context.Context, r sent, stored []job.Outcome, toLog <-chan error,
+) ([]job.Outcome, *atomic.Uint64, error) {
 	if r.final() {
-		return r.outcomes, r.err
+		return r.outcomes, &s.byStore, r.err
 	}
 	logErr, err := await(ctx, toLog)
 	if err = cmp.Or(err, logErr); err != nil {
-		return nil, fmt.Errorf("%w; %w", err, r.err)
+		return nil, nil, fmt.Errorf("%w; %w", err, r.err)
 	}
-	return stored, nil
+	return stored, &s.byLog, nil
 }
 
 func await[T any](ctx context.Context, from <-chan T) (T, error) {

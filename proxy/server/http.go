@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"saltern/job"
+	"saltern/telemetry"
 	"saltern/tiers"
 )
 
@@ -31,6 +32,8 @@ type HTTPOptions struct {
 	Jobs Reader
 	// Ready says why the daemon is not ready, nil when it is; default always ready.
 	Ready func() error
+	// Telemetry takes the calls that were made, and has the metrics; nil for neither.
+	Telemetry *telemetry.Recorder
 	// Version is that of the daemon.
 	Version string
 	Logger  *slog.Logger
@@ -55,6 +58,7 @@ const (
 //
 //	GET /healthz                   the process is alive
 //	GET /readyz                    it can answer; 503 with the reason when not
+//	GET /metrics                   metrics for Prometheus
 //	GET /v1/jobs                   jobs, newest first
 //	GET /v1/jobs/{jid}             one job with the first of its returns
 //	GET /v1/jobs/{jid}/returns     the returns alone
@@ -84,6 +88,9 @@ func NewHTTP(o HTTPOptions) *HTTP {
 	h := &HTTP{o: o, mux: http.NewServeMux(), inFlight: make(chan struct{}, o.MaxInFlight)}
 	h.mux.HandleFunc("GET /healthz", h.health)
 	h.mux.HandleFunc("GET /readyz", h.ready)
+	if o.Telemetry != nil {
+		h.mux.Handle("GET /metrics", o.Telemetry.Metrics.Handler())
+	}
 	h.route("/v1/jobs", h.listJobs)
 	h.route("/v1/jobs/{jid}", h.showJob)
 	h.route("/v1/jobs/{jid}/returns", h.showReturns)
@@ -140,7 +147,7 @@ func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.failAs(w, http.StatusMethodNotAllowed, errUnsupported, "only GET and HEAD are answered here")
 	default:
 		h.failAs(w, http.StatusNotFound, tiers.ErrNotFound,
-			"no such address: there are /v1/jobs, /v1/jobs/JID, /v1/jobs/JID/returns, /v1/minions, /v1/events, /healthz and /readyz")
+			"no such address: there are /v1/jobs, /v1/jobs/JID, /v1/jobs/JID/returns, /v1/minions, /v1/events, /metrics, /healthz and /readyz")
 	}
 }
 
@@ -173,17 +180,23 @@ type answer struct {
 // route answers an address of the API.
 func (h *HTTP) route(path string, f func(r *http.Request) (answer, error)) {
 	h.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+		call := &telemetry.Call{HTTP: true}
+		call.Begin(path)
+		var err error
+		defer func() { h.finish(call, err) }()
 		select {
 		case h.inFlight <- struct{}{}:
 			defer func() { <-h.inFlight }()
 		default:
-			h.fail(w, errBusy)
+			err = errBusy
+			h.fail(w, err)
 			return
 		}
 		defer h.recover(w, path)
-		ctx, cancel := context.WithTimeout(r.Context(), h.o.Timeout)
+		ctx, cancel := context.WithTimeout(telemetry.WithCall(r.Context(), call), h.o.Timeout)
 		defer cancel()
-		a, err := f(r.WithContext(ctx))
+		var a answer
+		a, err = f(r.WithContext(ctx))
 		if err != nil {
 			h.fail(w, err)
 			return
@@ -193,6 +206,14 @@ func (h *HTTP) route(path string, f func(r *http.Request) (answer, error)) {
 		}
 		h.write(w, http.StatusOK, a.body)
 	})
+}
+
+// finish ends the record of a request.
+func (h *HTTP) finish(c *telemetry.Call, err error) {
+	if err != nil {
+		c.Error = errorName(err)
+	}
+	h.o.Telemetry.Finish(c)
 }
 
 // recover turns a panic, a fault of ours, into an answer, and the daemon goes on for the others.

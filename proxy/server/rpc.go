@@ -14,6 +14,7 @@ import (
 
 	"github.com/tinylib/msgp/msgp"
 
+	"saltern/telemetry"
 	"saltern/tiers"
 )
 
@@ -65,6 +66,7 @@ const (
 type RPCOptions struct {
 	Jobs      Jobs
 	Journal   Journal // nil where there is none
+	Telemetry *telemetry.Recorder
 	Limits    Limits
 	Version   string // of the daemon
 	Namespace string
@@ -173,12 +175,15 @@ type conn struct {
 	c      net.Conn
 	frames *frames
 	out    []byte
-	large  bool      // holds a place among the large messages
-	due    time.Time // when the message under way has to be whole; zero before it began
+	large  bool // holds a place among the large messages
+	call   telemetry.Call
+	ctx    context.Context // carries call
+	due    time.Time       // when the message under way has to be whole; zero before it began
 }
 
 func (s *RPC) serveConn(c net.Conn) {
 	k := &conn{s: s, c: c}
+	k.ctx = telemetry.WithCall(context.Background(), &k.call)
 	k.frames = newFrames(k, s.o.Limits.MaxPayload+aroundPayload, s.o.Limits.MaxDepth)
 	defer k.release()
 	for k.serveOne() {
@@ -304,22 +309,25 @@ func (k *conn) answer(frame []byte) bool {
 		k.send(appendError(k.out[:0], r.id, err))
 		return false
 	}
+	k.call.Begin(methodName(r.method))
 	select {
 	case k.s.inFlight <- struct{}{}:
 	default:
+		k.finish(k.out[:0], errBusy)
 		return k.send(appendError(k.out[:0], r.id, errBusy))
 	}
-	out, err := k.call(r)
+	out, err := k.run(r)
 	<-k.s.inFlight
+	k.finish(out, err)
 	if err != nil {
 		out = appendError(out[:0], r.id, err)
 	}
 	return k.send(out)
 }
 
-// call runs the method of a request. A panic in it is a fault of ours: the client gets an error,
+// run runs the method of a request. A panic in it is a fault of ours: the client gets an error,
 // and the daemon goes on for the others.
-func (k *conn) call(r request) (out []byte, err error) {
+func (k *conn) run(r request) (out []byte, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			k.s.o.Logger.Error("call panicked", "method", r.method, "fault", fmt.Sprintf("%T", fault),
@@ -336,7 +344,24 @@ func (k *conn) call(r request) (out []byte, err error) {
 		return k.out[:0], fmt.Errorf("%w: saltern is stopping", tiers.ErrUnavailable)
 	}
 	out = appendResult(k.out[:0], r.id)
-	return method(k.s, context.Background(), out, newParams(r.params, k.s.o.Limits))
+	return method(k.s, k.ctx, out, newParams(r.params, k.s.o.Limits))
+}
+
+// methodName is the method as metrics have it: what a client made up is not in them.
+func methodName(m string) string {
+	if _, known := methods[m]; known {
+		return m
+	}
+	return "unknown"
+}
+
+// finish ends the record of a request.
+func (k *conn) finish(out []byte, err error) {
+	k.call.Bytes = len(out)
+	if err != nil {
+		k.call.Error = errorName(err)
+	}
+	k.s.o.Telemetry.Finish(&k.call)
 }
 
 // clip shortens what a client sent, for a message.

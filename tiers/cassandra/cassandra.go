@@ -80,7 +80,7 @@ func Open(o Options) (*Store, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
 	}
-	o.nodes = newNodes()
+	o.nodes, o.counts = newNodes(), &counts{}
 	s := &Store{o: o, log: o.Logger.With("tier", tierName)}
 	s.reads, s.writes = o.consistencies()
 	s.ctx, s.cancel = context.WithCancel(context.Background())

@@ -39,6 +39,9 @@ func (o *Options) cluster(keyspace string, logger gocql.StructuredLogger) (*gocq
 	// Results are described anew with each answer, so that a migration under a running daemon cannot make
 	// it misread rows (CASSANDRA-10786).
 	c.DisableSkipMetadata = true
+	if o.counts != nil {
+		c.QueryObserver, c.BatchObserver, c.ConnectObserver = o.counts, o.counts, o.counts
+	}
 	// Silent by default.
 	c.Logger = logger
 	if o.User != "" {

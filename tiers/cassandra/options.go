@@ -53,7 +53,8 @@ type Options struct {
 	Now func() time.Time
 
 	// nodes hears of nodes that come and go; nil where nobody wants to know.
-	nodes *nodes
+	nodes  *nodes
+	counts *counts // of the driver; nil for none
 	// said is what the driver logged of all sessions.
 	said *sync.Map
 }
