@@ -126,8 +126,12 @@ func (g *Guarded) ended(ctx context.Context, done func(policy.Verdict)) error {
 }
 
 // verdict is what an answer says about the health of the tier. Not found is an answer, and so is a
-// refusal for what was asked or for want of room.
+// refusal for what was asked or for want of room. That we ourselves have too much under way says nothing: the calls
+// that are under way will.
 func verdict(err error, slow bool) policy.Verdict {
+	if errors.Is(err, tiers.ErrBusy) {
+		return policy.Neutral
+	}
 	for _, answer := range []error{tiers.ErrNotFound, tiers.ErrAbsent, tiers.ErrTooLarge,
 		tiers.ErrInvalid, tiers.ErrFull} {
 		if errors.Is(err, answer) {

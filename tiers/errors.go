@@ -17,6 +17,9 @@ var (
 	ErrOpen = errors.New("breaker open")
 	// ErrTimeout is returned when the tier did not answer within its own time (not the caller's).
 	ErrTimeout = errors.New("tier timed out")
+	// ErrBusy is returned when all that this process may have under way with the tier is: an ErrUnavailable that says
+	// nothing about the tier's health.
+	ErrBusy = fmt.Errorf("%w: busy", ErrUnavailable)
 	// ErrFull is returned when a write is refused to keep the disk or quota from running full.
 	// Nothing of it was stored; the caller may try again when there is room.
 	ErrFull = errors.New("storage full")

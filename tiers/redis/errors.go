@@ -92,7 +92,7 @@ func (t *Tier) classify(ctx context.Context, err error) (Class, string, error) {
 		return Canceled, "", ended
 	}
 	if errors.Is(err, goredis.ErrPoolTimeout) || errors.Is(err, goredis.ErrPoolExhausted) {
-		return PoolBusy, fmt.Sprintf("all %d connections are in use", t.o.PoolSize), tiers.ErrUnavailable
+		return PoolBusy, fmt.Sprintf("all %d connections are in use", t.o.PoolSize), tiers.ErrBusy
 	}
 	text := err.Error()
 	if netErr, ok := errors.AsType[net.Error](err); ok && netErr.Timeout() {
