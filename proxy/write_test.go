@@ -408,13 +408,13 @@ func TestSharedWriteUnderWay(t *testing.T) {
 // last, whatever the cache let go.
 func TestWriteBursts(t *testing.T) {
 	const jobs, workers = 2000, 8
-	b := open(t)
+	b, start := open(t), now() // one start: jids of workers that each look at the clock may be the same
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() {
 			for i := w; i < jobs; i += workers {
 				l := load("first")
-				l.JID = job.NewJID(now().Add(time.Duration(i) * time.Microsecond))
+				l.JID = job.NewJID(start.Add(time.Duration(i) * time.Microsecond))
 				for _, target := range []string{"first", "second"} {
 					l.Target = target
 					if _, err := b.Write(ctx, l); err != nil {
