@@ -63,7 +63,8 @@ type Options struct {
 	Quota int64
 	// Reserve is the free disk space in bytes below which the log takes nothing more; default 64 MiB.
 	Reserve int64
-	// ReplayRate bounds the replay, in facts a second; default 20,000.
+	// ReplayRate bounds the replay, in facts a second; default 20,000. It goes slower, down to a twentieth, where calls
+	// beside it suffer.
 	ReplayRate int
 	// ListWait is how long a read of many jobs waits for the log to be in the store; default 2 s.
 	ListWait time.Duration
@@ -117,6 +118,7 @@ type Store struct {
 	cancel context.CancelFunc
 	loops  sync.WaitGroup
 	sends  sync.WaitGroup // writes on their way to the store
+	live   live           // what the replay is beside of
 	replay chan struct{}  // wakes the replay
 	lost   chan struct{}  // wakes what sends again
 

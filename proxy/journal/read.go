@@ -20,7 +20,9 @@ func (s *Store) Head(ctx context.Context, jid job.JID) (job.Head, error) {
 	in, whole, pending := s.index.pendingHead(jid)
 	asking, cancel := s.patience(ctx, whole)
 	defer cancel()
+	ended := s.live.begin()
 	h, err := s.under.Head(asking, jid)
+	ended()
 	if !pending {
 		return h, err
 	}
@@ -89,7 +91,9 @@ func (s *Store) Returns(ctx context.Context, jid job.JID, q tiers.ReturnQuery) (
 	})
 	asking, cancel := s.patience(ctx, whole)
 	defer cancel()
+	ended := s.live.begin()
 	page, err := s.under.Returns(asking, jid, q)
+	ended()
 	if !pending {
 		return page, err
 	}

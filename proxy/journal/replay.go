@@ -1,17 +1,22 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"saltern/job"
 )
 
 const (
-	// replayFacts and replayBytes bound one write of the replay.
-	replayFacts = 256
-	replayBytes = 1 << 20
+	// windowEntries and windowBytes bound what the replay has in memory.
+	windowEntries = 4096
+	windowBytes   = 4 << 20
+	// replayEntries and replayBytes bound one write of the replay.
+	replayEntries = 256
+	replayBytes   = 1 << 20
 	// retryFirst and retryMost are the pauses after writes of the replay that failed: doubled each
 	// time, with jitter.
 	retryFirst = 100 * time.Millisecond
@@ -31,7 +36,7 @@ func (s *Store) wake() {
 // replayLoop sends waiting entries to the store, oldest first.
 func (s *Store) replayLoop() {
 	s.wake()
-	pause := retryFirst
+	pause, pace := retryFirst, newPace(s)
 	for {
 		select {
 		case <-s.ctx.Done():
@@ -39,17 +44,14 @@ func (s *Store) replayLoop() {
 		case <-s.replay:
 		}
 		for s.ctx.Err() == nil {
-			batch := s.queue.oldest(replayFacts, replayBytes)
-			if len(batch) == 0 {
-				s.rate.Store(0)
+			oldest := s.queue.oldest(windowEntries, windowBytes)
+			if len(oldest) == 0 {
+				pace.idle()
 				s.report(false)
 				break
 			}
-			start := time.Now()
-			n, ok := s.replayBatch(batch)
-			if ok {
+			if s.replayWindow(oldest, pace) {
 				pause = retryFirst
-				s.pace(n, time.Since(start))
 				continue
 			}
 			s.report(true)
@@ -57,6 +59,44 @@ func (s *Store) replayLoop() {
 			pause = min(2*pause, retryMost)
 		}
 	}
+}
+
+// sendingEntry is an entry with its facts.
+type sendingEntry struct {
+	*entry
+	facts []job.Fact
+}
+
+// replayWindow sends the oldest entries, those of one job together: where masters run many jobs at a time, their returns
+// come mixed, and one by one each would be a write of its own to the store. It says whether the store is there.
+func (s *Store) replayWindow(oldest []*entry, pace *pace) bool {
+	window := make([]sendingEntry, 0, len(oldest))
+	for _, e := range oldest {
+		facts, err := s.log.read(e.seq)
+		if err == nil {
+			window = append(window, sendingEntry{e, facts})
+		} else if !s.bury(e, facts, err) {
+			return false
+		}
+	}
+	slices.SortStableFunc(window, func(a, b sendingEntry) int {
+		return cmp.Compare(a.facts[0].Job(), b.facts[0].Job())
+	})
+	for len(window) > 0 {
+		n, bytes, most := 0, 0, pace.batch()
+		for n < min(most, len(window)) && (n == 0 || bytes+window[n].size <= replayBytes) {
+			bytes += window[n].size
+			n++
+		}
+		start := time.Now()
+		facts, ok := s.replayBatch(window[:n])
+		if !ok || s.ctx.Err() != nil {
+			return ok
+		}
+		pace.sent(facts, start)
+		window = window[n:]
+	}
+	return true
 }
 
 // report says once when facts begin to wait for the store and when they no longer do.
@@ -73,22 +113,15 @@ func (s *Store) report(waits bool) {
 
 // replayBatch sends entries as one write and gives the number of facts and whether the store is
 // there. Entries that it refuses for ever are found one by one and put aside.
-func (s *Store) replayBatch(batch []*entry) (int, bool) {
+func (s *Store) replayBatch(batch []sendingEntry) (int, bool) {
 	var facts []job.Fact
-	byEntry := make([][]job.Fact, len(batch))
-	for i, e := range batch {
-		f, err := s.log.read(e.seq)
-		if err != nil {
-			// Of one that is corrupt the others are sent with the next batch.
-			return 0, s.bury(e, f, err)
-		}
-		byEntry[i] = f
-		facts = append(facts, f...)
+	for _, e := range batch {
+		facts = append(facts, e.facts...)
 	}
 	err := s.merge(facts)
 	if refused(err) && len(batch) > 1 {
-		for _, e := range batch {
-			if _, ok := s.replayBatch([]*entry{e}); !ok {
+		for i := range batch {
+			if _, ok := s.replayBatch(batch[i : i+1]); !ok {
 				return 0, false
 			}
 		}
@@ -96,13 +129,13 @@ func (s *Store) replayBatch(batch []*entry) (int, bool) {
 	}
 	switch {
 	case refused(err):
-		return len(facts), s.bury(batch[0], facts, err)
+		return len(facts), s.bury(batch[0].entry, facts, err)
 	case err != nil:
 		s.o.Logger.Debug("replay failed", "store", s.under.Name(), "err", err)
 		return 0, false
 	default:
-		for i, e := range batch {
-			s.confirm(e, byEntry[i])
+		for _, e := range batch {
+			s.confirm(e.entry, e.facts)
 		}
 		s.replayed.Add(uint64(len(facts)))
 		s.o.OnReplayed(facts)
@@ -132,18 +165,6 @@ func (s *Store) bury(e *entry, facts []job.Fact, cause error) bool {
 	s.dead.Add(1)
 	s.confirm(e, facts)
 	return true
-}
-
-// pace holds the replay to its rate.
-func (s *Store) pace(facts int, took time.Duration) {
-	least := time.Duration(facts) * time.Second / time.Duration(s.o.ReplayRate)
-	if took < least {
-		s.sleep(least - took)
-		took = least
-	}
-	if took > 0 {
-		s.rate.Store(int64(float64(facts) / took.Seconds()))
-	}
 }
 
 func (s *Store) sleep(d time.Duration) {

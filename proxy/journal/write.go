@@ -55,7 +55,9 @@ func (s *Store) unjournaled(ctx context.Context, facts []job.Fact) ([]job.Outcom
 func (s *Store) send(e *entry, facts []job.Fact) sent {
 	ctx, cancel := context.WithTimeout(context.Background(), s.o.WriteTimeout)
 	defer cancel()
+	ended := s.live.begin()
 	outcomes, err := s.under.Merge(ctx, facts)
+	ended()
 	r := sent{outcomes, err}
 	switch {
 	case r.final():
