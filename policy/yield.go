@@ -9,12 +9,12 @@ import (
 type YieldOptions struct {
 	// Most and Least bound the rate, in units of work a second.
 	Most, Least float64
-	// Slower is how much slower calls may be beside the work than without it; default 1.5.
+	// Slower is how much slower calls may be beside the work than without it; default 1.7.
 	Slower float64
 	// Slack is added to that, so that calls of a fraction of a millisecond are not compared by their noise; default
-	// 500 µs.
+	// 1 ms.
 	Slack time.Duration
-	// MinCalls is how many calls of a round say anything; default 8.
+	// MinCalls is how many calls of a round say anything; default 12.
 	MinCalls int
 }
 
@@ -37,7 +37,7 @@ type Round struct {
 const (
 	// yieldQuantile of the times is compared: the median hides what the slow calls suffer, and the slowest of a
 	// round is chance.
-	yieldQuantile = 0.9
+	yieldQuantile = 0.95
 	// The rate falls by more than it rises with calls beside the work, and rises fast where there are none.
 	yieldFall, yieldRise, yieldFree = 0.6, 1.15, 1.6
 	// quietShare is the weight of a new round in the average of the calls without the work.
@@ -47,13 +47,13 @@ const (
 // NewYield starts at the least rate, from which it rises to the most within a few rounds if nobody minds.
 func NewYield(o YieldOptions) *Yield {
 	if o.Slower == 0 {
-		o.Slower = 1.5
+		o.Slower = 1.7
 	}
 	if o.Slack == 0 {
-		o.Slack = 500 * time.Microsecond
+		o.Slack = time.Millisecond
 	}
 	if o.MinCalls == 0 {
-		o.MinCalls = 8
+		o.MinCalls = 12
 	}
 	return &Yield{o: o, rate: o.Least}
 }

@@ -157,6 +157,12 @@ func (r *rig) stop() error {
 // eventually asks until it gets nil, and fails with the last error after patience. It gives how long that took.
 func eventually(t *testing.T, patience time.Duration, ask func() error) time.Duration {
 	t.Helper()
+	return eventuallyEach(t, 20*time.Millisecond, patience, ask)
+}
+
+// eventuallyEach is eventually with the pause between two questions.
+func eventuallyEach(t *testing.T, pause, patience time.Duration, ask func() error) time.Duration {
+	t.Helper()
 	start := time.Now()
 	for {
 		err := ask()
@@ -166,6 +172,6 @@ func eventually(t *testing.T, patience time.Duration, ask func() error) time.Dur
 		if time.Since(start) > patience {
 			t.Fatalf("not within %v: %v", patience, err)
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(pause)
 	}
 }
