@@ -11,6 +11,11 @@ import (
 type Fact interface {
 	// Job is the jid that the fact belongs to, empty for an event.
 	Job() JID
+	// Kind names the kind of the fact: load, minions, return, end, nocache or event. Proxies send it
+	// to each other, so a name once given stays.
+	Kind() string
+	// Stamp is the version that the fact was given, 0 when none yet.
+	Stamp() Version
 	// Size is about how many bytes the fact takes in memory.
 	Size() int
 }
@@ -91,6 +96,20 @@ func (f EndTime) Job() JID { return f.JID }
 func (f NoCache) Job() JID { return f.JID }
 func (f Event) Job() JID   { return "" }
 
+func (f Load) Kind() string    { return "load" }
+func (f Minions) Kind() string { return "minions" }
+func (f Return) Kind() string  { return "return" }
+func (f EndTime) Kind() string { return "end" }
+func (f NoCache) Kind() string { return "nocache" }
+func (f Event) Kind() string   { return "event" }
+
+func (f Load) Stamp() Version    { return f.Version }
+func (f Minions) Stamp() Version { return f.Version }
+func (f Return) Stamp() Version  { return f.Version }
+func (f EndTime) Stamp() Version { return f.Version }
+func (f NoCache) Stamp() Version { return f.Version }
+func (f Event) Stamp() Version   { return f.Version }
+
 func (f Load) Size() int {
 	return factOverhead + len(f.JID) + len(f.Payload) + len(f.Fun) + len(f.Target) + len(f.User)
 }
@@ -157,23 +176,4 @@ func MergeEvent(a, b Event) Event {
 		return a
 	}
 	return b
-}
-
-// VersionOf is the version that a fact was given, 0 when none yet.
-func VersionOf(f Fact) Version {
-	switch f := f.(type) {
-	case Load:
-		return f.Version
-	case Minions:
-		return f.Version
-	case Return:
-		return f.Version
-	case EndTime:
-		return f.Version
-	case NoCache:
-		return f.Version
-	case Event:
-		return f.Version
-	}
-	return 0
 }

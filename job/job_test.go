@@ -75,3 +75,16 @@ func TestSizeGrows(t *testing.T) {
 		t.Errorf("head with 10000 bytes has size %d", h.Size())
 	}
 }
+
+// The kinds are on the backplane between proxies of two releases: a changed name is a changed format.
+func TestFactKindAndStamp(t *testing.T) {
+	for want, f := range map[string]job.Fact{
+		"load": job.Load{JID: jid, Version: 7}, "minions": job.Minions{JID: jid, Version: 7},
+		"return": job.Return{JID: jid, Version: 7}, "end": job.EndTime{JID: jid, Version: 7},
+		"nocache": job.NoCache{JID: jid, Version: 7}, "event": job.Event{Version: 7},
+	} {
+		if f.Kind() != want || f.Stamp() != 7 {
+			t.Errorf("%T: kind %q, stamp %d; want %q, 7", f, f.Kind(), f.Stamp(), want)
+		}
+	}
+}

@@ -31,7 +31,7 @@ func (p *Proxy) Write(ctx context.Context, facts ...job.Fact) ([]job.Outcome, er
 	begun := p.beginCreations(facts)
 	l := lookup(telemetry.Write, facts[0].Job(), Skipped)
 	outcomes, err := p.fanOut(telemetry.WithSteps(ctx, &l.Steps), facts)
-	l.Version = uint64(job.VersionOf(facts[0]))
+	l.Version = uint64(facts[0].Stamp())
 	p.looked(ctx, l, err)
 	if err != nil {
 		p.Stats.WriteErrors.Add(1)

@@ -35,12 +35,11 @@ func (o *outbox) add(facts []job.Fact) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, f := range facts {
-		c := changeOf(f)
-		if c.kind == "" {
+		if _, is := f.(job.Event); is { // events are in no cache
 			continue
 		}
-		if have, there := o.jobs[f.Job()]; !there || have.version < c.version {
-			o.jobs[f.Job()] = c
+		if have, there := o.jobs[f.Job()]; !there || have.version < f.Stamp() {
+			o.jobs[f.Job()] = change{f.Kind(), f.Stamp()}
 		}
 	}
 	if len(o.jobs) > maxPending {
@@ -69,23 +68,6 @@ func (o *outbox) take() (jobs map[job.JID]change, lost, more bool) {
 	}
 	lost, o.lost = o.lost, false
 	return jobs, lost, len(o.jobs) > 0
-}
-
-func changeOf(f job.Fact) change {
-	switch f := f.(type) {
-	case job.Load:
-		return change{"load", f.Version}
-	case job.Minions:
-		return change{"minions", f.Version}
-	case job.Return:
-		return change{"return", f.Version}
-	case job.EndTime:
-		return change{"end", f.Version}
-	case job.NoCache:
-		return change{"nocache", f.Version}
-	default: // events are in no cache
-		return change{}
-	}
 }
 
 // send sends entries, one after the other, until ctx ends.

@@ -189,7 +189,7 @@ func (s *Store) recover() error {
 // beginOf is the time from which a log knows everything whose first fact is f: of a publish, which is
 // the first fact of its job, the time of the job.
 func beginOf(f job.Fact) time.Time {
-	begin := job.VersionOf(f).Time()
+	begin := f.Stamp().Time()
 	if l, is := f.(job.Load); is && l.Rank == job.RankPublish {
 		if born, own := l.JID.Time(); own && born.Before(begin) {
 			return born
