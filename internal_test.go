@@ -33,7 +33,7 @@ var mayImport = map[string][]string{
 	"testbed/...":                  {"testbed/..."},
 	"e2e/...":                      {"testbed/..."},
 	"proxy/proxytest":              {"tiers", "job"},
-	"proxy/journal":                {"policy", "tiers", "tiers/embedded/disk", "job"},
+	"proxy/journal":                {"policy", "telemetry", "tiers", "tiers/embedded/disk", "job"},
 	"proxy/backplane":              {"job"},
 	"tiers/cassandra":              {"tiers", "job"},
 	"tiers/redis":                  {"tiers", "job"},

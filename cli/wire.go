@@ -37,6 +37,8 @@ type daemon struct {
 	telemetry *telemetry.Recorder
 	journal   *journal.Store // nil where the store is embedded
 	guarded   []*proxy.Guarded
+	traces    *telemetry.Traces // nil where nobody wants any
+	log       *slog.Logger
 	proxy     *proxy.Proxy
 	rpc       *server.RPC
 	http      *server.HTTP
@@ -49,10 +51,12 @@ type daemon struct {
 
 // open starts the daemon. Nothing is left running after an error.
 func open(c *configs.Config, log *slog.Logger) (_ *daemon, err error) {
-	d := &daemon{opened: make(chan struct{}), fatal: make(chan error, 1), grace: c.ShutdownTimeout.Std(),
-		telemetry: &telemetry.Recorder{Metrics: telemetry.NewMetrics()}}
-	if err = d.openProxy(c, log); err != nil {
+	d := &daemon{opened: make(chan struct{}), fatal: make(chan error, 1), log: log, grace: c.ShutdownTimeout.Std()}
+	if err = d.openTelemetry(c, log); err != nil {
 		return nil, err
+	}
+	if err = d.openProxy(c, log); err != nil {
+		return nil, errors.Join(err, d.traces.Close())
 	}
 	defer func() {
 		if err != nil {
@@ -214,6 +218,7 @@ func (d *daemon) openCassandra(c *configs.Config, log *slog.Logger, fatal func(e
 		Quota:        int64(c.Journal.Quota),
 		Reserve:      int64(c.Embedded.Reserve),
 		ReplayRate:   c.Journal.ReplayRate,
+		OnReplay:     func(firsts []job.Fact, took time.Duration) { d.replayed(remote.Name(), firsts, took) },
 		OnReplayed:   func(facts []job.Fact) { <-d.opened; d.proxy.StoredLate(facts) },
 		BeforeResend: remote.Unlearn,
 		Logger:       log,
@@ -304,5 +309,10 @@ func (d *daemon) stop() error {
 	if d.http != nil {
 		errs = append(errs, d.http.Shutdown(ctx))
 	}
-	return errors.Join(append(errs, d.proxy.Close())...)
+	errs = append(errs, d.proxy.Close())
+	if err := d.traces.Close(); err != nil {
+		// What was not exported is lost; the jobs are not.
+		d.log.Warn("the last traces were not exported", "err", err)
+	}
+	return errors.Join(errs...)
 }

@@ -37,6 +37,7 @@ type Config struct {
 	Retention       Retention `yaml:"retention"`
 	Read            Read      `yaml:"read"`
 	Write           Write     `yaml:"write"`
+	Traces          Traces    `yaml:"traces"`
 	ShutdownTimeout Duration  `yaml:"shutdown-timeout"`
 	// Namespace keeps apart the jobs of masters that share a store.
 	Namespace string `yaml:"namespace"`
@@ -94,6 +95,14 @@ type Write struct {
 	AckWait Duration `yaml:"ack-wait"`
 }
 
+// Traces says which calls are told to a collector of OpenTelemetry, and to which.
+type Traces struct {
+	Endpoint string   `yaml:"endpoint"` // a URL; empty: that of the environment
+	Protocol string   `yaml:"protocol"` // grpc, http/protobuf, or empty: that of the environment
+	Slow     Duration `yaml:"slow"`     // 0: the 99th percentile of the last minute
+	Sample   float64  `yaml:"sample"`   // of the calls that are neither slow nor failed
+}
+
 // HTTPOff is the value of the key http that turns HTTP off.
 const HTTPOff = "off"
 
@@ -134,6 +143,7 @@ func Default() *Config {
 			Ack:     AckStore,
 			AckWait: Duration(50 * time.Millisecond),
 		},
+		Traces:          Traces{Sample: 0.01},
 		ShutdownTimeout: Duration(10 * time.Second),
 		Namespace:       "default",
 		Node:            AnyNode,

@@ -3,6 +3,7 @@ package configs
 import (
 	"fmt"
 	"net"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -46,6 +47,7 @@ func (c *Config) faults() []*Fault {
 	v.positive("read.timeout", c.Read.Timeout)
 	v.positive("write.timeout", c.Write.Timeout)
 	v.positive("shutdown-timeout", c.ShutdownTimeout)
+	v.traces(&c.Traces)
 	if c.Namespace == "" {
 		v.fault("namespace", "a name is needed")
 	}
@@ -58,6 +60,18 @@ type validation struct{ faults []*Fault }
 
 func (v *validation) fault(key, format string, args ...any) {
 	v.faults = append(v.faults, &Fault{Key: key, Message: fmt.Sprintf(format, args...)})
+}
+
+func (v *validation) traces(t *Traces) {
+	v.oneOf("traces.protocol", t.Protocol, "", "grpc", "http/protobuf")
+	if !(t.Sample >= 0 && t.Sample <= 1) {
+		v.fault("traces.sample", "%v is not between 0 and 1", t.Sample)
+	}
+	// The URL is not told: there may be a password in it.
+	u, err := url.Parse(t.Endpoint)
+	if t.Endpoint != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		v.fault("traces.endpoint", "a URL is needed, as in http://127.0.0.1:4318")
+	}
 }
 
 func (v *validation) limits(l *Limits) {

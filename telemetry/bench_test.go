@@ -41,7 +41,7 @@ func memoryHit(ctx context.Context, m *telemetry.Metrics) {
 
 // BenchmarkFinish is what ends a call, its metrics among it.
 func BenchmarkFinish(b *testing.B) {
-	r := &telemetry.Recorder{Metrics: telemetry.NewMetrics()}
+	r := telemetry.NewRecorder(telemetry.RecorderOptions{Metrics: telemetry.NewMetrics()})
 	var c telemetry.Call
 	b.ReportAllocs()
 	for b.Loop() {

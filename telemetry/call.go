@@ -79,14 +79,12 @@ func (c *Call) next() *Lookup {
 // failed says whether a tier did not do its part in the call, or the call could not be answered.
 // Refusals for what was asked are not failures of ours.
 func (c *Call) failed() bool {
-	switch c.Error {
-	case "", "invalid", "unsupported", "forbidden", "not-found", "too-large":
-	default:
+	if serverFault(c.Error) {
 		return true
 	}
 	for i := range c.Lookups() {
 		for _, s := range c.lookups[i].Steps.All() {
-			if s.Answer.IsFault() {
+			if s.Answer.IsFault() || s.Tier == Journal {
 				return true
 			}
 		}

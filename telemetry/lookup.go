@@ -59,6 +59,9 @@ type Step struct {
 	Took    time.Duration
 }
 
+// Journal is the tier of a step in which the journal acknowledged what the store had not taken.
+const Journal = "journal"
+
 // MaxSteps is how many tiers one lookup can ask: two shared ones and the store, twice.
 const MaxSteps = 6
 

@@ -74,6 +74,9 @@ type Options struct {
 	// OnReplayed is told of facts that the store has at last, long after whoever keeps copies was told
 	// of them. It must not block.
 	OnReplayed func([]job.Fact)
+	// OnReplay is told of each write of the replay: the first fact of each entry in it, and how long it
+	// took. It must not block. Optional.
+	OnReplay func(firsts []job.Fact, took time.Duration)
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 	// Logger takes changes of state; default slog.Default().
@@ -99,6 +102,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.OnReplayed == nil {
 		o.OnReplayed = func([]job.Fact) {}
+	}
+	if o.OnReplay == nil {
+		o.OnReplay = func([]job.Fact, time.Duration) {}
 	}
 	if o.BeforeResend == nil {
 		o.BeforeResend = func() {}

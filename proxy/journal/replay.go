@@ -118,6 +118,7 @@ func (s *Store) replayBatch(batch []sendingEntry) (int, bool) {
 	for _, e := range batch {
 		facts = append(facts, e.facts...)
 	}
+	start := time.Now()
 	err := s.merge(facts)
 	if refused(err) && len(batch) > 1 {
 		for i := range batch {
@@ -134,9 +135,12 @@ func (s *Store) replayBatch(batch []sendingEntry) (int, bool) {
 		s.o.Logger.Debug("replay failed", "store", s.under.Name(), "err", err)
 		return 0, false
 	default:
-		for _, e := range batch {
+		firsts := make([]job.Fact, len(batch))
+		for i, e := range batch {
 			s.confirm(e.entry, e.facts)
+			firsts[i] = e.facts[0]
 		}
+		s.o.OnReplay(firsts, time.Since(start))
 		s.replayed.Add(uint64(len(facts)))
 		s.o.OnReplayed(facts)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"saltern/job"
+	"saltern/telemetry"
 	"saltern/tiers"
 )
 
@@ -31,12 +32,17 @@ func (s *Store) Merge(ctx context.Context, facts []job.Fact) ([]job.Outcome, err
 		return s.unjournaled(ctx, facts)
 	}
 	s.index.add(e, facts)
+	start := telemetry.Now()
 	toStore, toLog := make(chan sent, 1), make(chan error, 1)
 	s.sends.Go(func() { toStore <- s.send(e, facts) })
 	s.sends.Go(func() { toLog <- s.append(e, facts, value) })
 	outcomes, by, err := s.acknowledge(ctx, len(facts), toStore, toLog)
 	if err == nil {
 		by.Add(1)
+	}
+	if by == &s.byLog && s.o.Ack != AckJournal {
+		// Worth a trace: the replay will complete what this write began.
+		telemetry.StepsOf(ctx).Add(telemetry.Step{Tier: telemetry.Journal, Start: start, Took: telemetry.Now() - start})
 	}
 	return outcomes, err
 }

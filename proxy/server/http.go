@@ -182,6 +182,7 @@ func (h *HTTP) route(path string, f func(r *http.Request) (answer, error)) {
 	h.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 		call := &telemetry.Call{HTTP: true}
 		call.Begin(path)
+		call.Traceparent = r.Header.Get("Traceparent")
 		var err error
 		defer func() { h.finish(call, err) }()
 		select {

@@ -41,6 +41,31 @@ func (p *params) fail(what string, err error) {
 // done gives the first error.
 func (p *params) done() error { return p.err }
 
+// traceparent reads what may follow the parameters of a method: a map with W3C's trace context. What is
+// none is as if it were not there.
+func (p *params) traceparent() string {
+	for ; p.err == nil && p.left > 1; p.left-- {
+		p.buf, p.err = msgp.Skip(p.buf)
+	}
+	if p.err != nil || p.left == 0 || msgp.NextType(p.buf) != msgp.MapType {
+		return ""
+	}
+	found := ""
+	n, b, err := msgp.ReadMapHeaderBytes(p.buf)
+	for ; err == nil && n > 0; n-- {
+		var key []byte
+		if key, b, err = msgp.ReadStringZC(b); err != nil {
+			return ""
+		}
+		if string(key) == "traceparent" && msgp.NextType(b) == msgp.StrType {
+			found, b, err = msgp.ReadStringBytes(b)
+			continue
+		}
+		b, err = msgp.Skip(b)
+	}
+	return found
+}
+
 // next says whether there is another parameter; one that is not there reads as nil.
 func (p *params) next() bool {
 	if p.err != nil || p.left == 0 {

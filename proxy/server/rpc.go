@@ -344,7 +344,10 @@ func (k *conn) run(r request) (out []byte, err error) {
 		return k.out[:0], fmt.Errorf("%w: saltern is stopping", tiers.ErrUnavailable)
 	}
 	out = appendResult(k.out[:0], r.id)
-	return method(k.s, k.ctx, out, newParams(r.params, k.s.o.Limits))
+	p := newParams(r.params, k.s.o.Limits)
+	out, err = method(k.s, k.ctx, out, p)
+	k.call.Traceparent = p.traceparent()
+	return out, err
 }
 
 // methodName is the method as metrics have it: what a client made up is not in them.
