@@ -32,7 +32,7 @@ func (d *daemon) openTelemetry(c *configs.Config, log *slog.Logger) error {
 func (d *daemon) replayed(tier string, firsts []job.Fact, took time.Duration) {
 	writes := make([]telemetry.WriteRef, len(firsts))
 	for i, f := range firsts {
-		writes[i] = telemetry.WriteRef{JID: string(f.Job()), Version: uint64(job.VersionOf(f))}
+		writes[i] = telemetry.WriteRef{JID: string(f.Job()), Version: uint64(f.Stamp())}
 	}
 	d.traces.Replay(tier, took, writes)
 }
