@@ -61,8 +61,8 @@ bench-returner: build need-python ## saltern and local_cache in one run, driven 
 # fails stops nothing but what needs it; tools/parts knows of it.
 e2e = SALTERN_BIN=$(CURDIR)/bin/saltern go test -count=1 -v
 
-.PHONY: test-parts part-build part-check part-go part-shared part-e2e part-salts-own part-kill part-cluster
-test-parts: part-check part-go part-shared $(SALTS:%=part-python-%) part-e2e part-salts-own part-kill part-cluster
+.PHONY: test-parts part-build part-check part-go part-shared part-e2e part-salts-own part-kill part-cluster part-moving
+test-parts: part-check part-go part-shared $(SALTS:%=part-python-%) part-e2e part-salts-own part-kill part-cluster part-moving
 
 part-build: need-go need-python need-gcc
 	@tools/part build $(MAKE) --no-print-directory build
@@ -93,6 +93,9 @@ part-kill: part-build | part-e2e
 
 part-cluster: part-build need-shared | part-shared part-kill part-salts-own
 	-@tools/part cluster sh -c '$(e2e) -timeout 15m ./e2e/cluster'
+
+part-moving: part-build $(SALTS:%=part-env-%) need-shared | part-cluster
+	-@tools/part moving sh -c '$(e2e) -timeout 10m ./e2e/moving'
 
 .PHONY: test-long-parts part-long-go part-long-e2e
 test-long-parts: part-long-go part-long-e2e

@@ -15,11 +15,12 @@ import (
 // test with is in forTests.
 var mayImport = map[string][]string{
 	".":                            {"cli"},
-	"cli":                          {"cli/...", "proxy/...", "policy", "telemetry", "tiers/...", "job", "configs", "testbed"},
+	"cli":                          {"cli/...", "proxy/...", "policy", "telemetry", "tiers/...", "job", "configs", "move", "testbed"},
 	"proxy/server":                 {"proxy", "proxy/journal", "telemetry", "tiers", "job"},
 	"proxy":                        {"policy", "telemetry", "tiers", "job"},
 	"policy":                       {},
 	"telemetry":                    {},
+	"move":                         {"job"},
 	"tiers":                        {"job"},
 	"tiers/memory":                 {"tiers", "job"},
 	"tiers/embedded":               {"tiers", "tiers/embedded/disk", "job"},

@@ -81,13 +81,25 @@ func serve(t *testing.T) *running {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	r := &running{dir: dir, socket: filepath.Join(dir, "s.sock")}
+	return serveFrom(t, dir, filepath.Join(dir, "data"))
+}
+
+// serveIn is serve on a store that is there.
+func serveIn(t *testing.T, data string) *running {
+	t.Helper()
+	return serveFrom(t, filepath.Dir(data), data)
+}
+
+func serveFrom(t *testing.T, dir, data string) *running {
+	t.Helper()
+	r := &running{dir: dir, socket: filepath.Join(dir, filepath.Base(data)+".sock")}
 	ctx, stop := context.WithCancel(context.Background())
 	out := &notifier{ready: make(chan struct{})}
 	var stderr bytes.Buffer
+	var err error
 	ended := make(chan int, 1)
 	go func() {
-		ended <- cli.Main(ctx, []string{"serve", "--data-dir", filepath.Join(dir, "data"),
+		ended <- cli.Main(ctx, []string{"serve", "--data-dir", data,
 			"--listen", "unix:" + r.socket, "--http", "127.0.0.1:0"}, out, &stderr)
 	}()
 	t.Cleanup(func() {

@@ -35,7 +35,8 @@ import (
 // proxy over both, and the servers before it. It stops the other way round.
 type daemon struct {
 	telemetry *telemetry.Recorder
-	journal   *journal.Store // nil where the store is embedded
+	journal   *journal.Store  // nil where the store is embedded
+	embedded  *embedded.Store // nil where it is not
 	guarded   []*proxy.Guarded
 	traces    *telemetry.Traces // nil where nobody wants any
 	log       *slog.Logger
@@ -196,6 +197,7 @@ func (d *daemon) openStore(c *configs.Config, log *slog.Logger) (tiers.Store, er
 	if err != nil {
 		return nil, fmt.Errorf("embedded store: %w", err)
 	}
+	d.embedded = store
 	return store, nil
 }
 
@@ -260,6 +262,9 @@ func (d *daemon) listen(c *configs.Config, log *slog.Logger) error {
 	}
 	if d.journal != nil {
 		o.Journal = d.journal
+	}
+	if d.embedded != nil {
+		o.Backup = d.embedded
 	}
 	d.rpc = server.NewRPC(o)
 	for _, address := range c.Listen {

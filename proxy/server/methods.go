@@ -49,6 +49,12 @@ var methods = map[string]method{
 	"save_reg":       (*RPC).saveReg,
 	"load_reg":       (*RPC).loadReg,
 
+	// For `saltern import` and `saltern backup`.
+	"import":       (*RPC).importFacts,
+	"backup_begin": (*RPC).backupBegin,
+	"backup_read":  (*RPC).backupRead,
+	"backup_end":   (*RPC).backupEnd,
+
 	// For `saltern journal`.
 	"journal_status":  (*RPC).journalStatus,
 	"journal_entries": (*RPC).journalEntries,

@@ -67,6 +67,7 @@ type RPCOptions struct {
 	Jobs      Jobs
 	Journal   Journal // nil where there is none
 	Telemetry *telemetry.Recorder
+	Backup    Backup // nil where the store cannot be copied
 	Limits    Limits
 	Version   string // of the daemon
 	Namespace string
@@ -79,6 +80,7 @@ type RPC struct {
 	inFlight chan struct{}
 	large    chan struct{}
 	stopping atomic.Bool
+	backups  backups
 
 	mu    sync.Mutex // guards conns, lns
 	conns map[net.Conn]struct{}

@@ -3,6 +3,7 @@ package embedded
 import (
 	"bytes"
 	"cmp"
+	"time"
 
 	"saltern/job"
 )
@@ -57,6 +58,14 @@ func (m *merge) load(jid job.JID) (*edit, error) {
 	return e, nil
 }
 
+// cameAt is when a fact came, as its version says: for what is imported that is long ago.
+func (m *merge) cameAt(f job.Fact) time.Time {
+	if v := f.Stamp(); v != 0 && v.Time().Before(m.now) {
+		return v.Time()
+	}
+	return m.now
+}
+
 // merge merges one fact into the job.
 func (e *edit) merge(f job.Fact) (outcome job.Outcome, err error) {
 	switch f := f.(type) {
@@ -81,7 +90,7 @@ func (e *edit) merge(f job.Fact) (outcome job.Outcome, err error) {
 		return 0, err
 	}
 	if outcome == job.Stored {
-		e.row.last = max(e.row.last, micros(e.m.now))
+		e.row.last = max(e.row.last, micros(e.m.cameAt(f)))
 		if e.old == nil && !e.began {
 			outcome = job.Created
 		}
@@ -265,7 +274,7 @@ func (e *edit) setReturn(r *returnEdit, f job.Return) error {
 	e.returns[f.Minion] = r
 	return e.m.ran(job.LastFunction{
 		Minion: f.Minion, Fun: f.Fun, JID: e.row.jid, JobTime: microsTime(e.row.place.time),
-		Version: f.Version, Failed: f.Failed, Seen: e.m.now,
+		Version: f.Version, Failed: f.Failed, Seen: e.m.cameAt(f),
 	})
 }
 

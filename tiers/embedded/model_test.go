@@ -81,7 +81,9 @@ func (m *model) mergeFact(f job.Fact) job.Outcome {
 		outcome = job.Stored // an empty list of minions is the job's first fact all the same
 	}
 	if outcome == job.Stored {
-		j.last = m.now()
+		if at := m.cameAt(f); at.After(j.last) {
+			j.last = at
+		}
 		if isNew {
 			outcome = job.Created
 		}
@@ -151,7 +153,7 @@ func (m *model) setReturn(j *modelJob, r job.Return) {
 	j.returns[r.Minion] = r
 	last := job.LastFunction{
 		Minion: r.Minion, Fun: r.Fun, JID: r.JID, JobTime: j.time, Version: r.Version, Failed: r.Failed,
-		Seen: m.now(),
+		Seen: m.cameAt(r),
 	}
 	if old, found := m.lasts[r.Minion]; found {
 		last = job.MergeLastFunction(old, last)
@@ -280,6 +282,14 @@ func (m *model) expire() (gone int) {
 		}
 	}
 	return gone
+}
+
+// cameAt is when a fact came: its version says so, never later than now.
+func (m *model) cameAt(f job.Fact) time.Time {
+	if v := f.Stamp(); v != 0 && v.Time().Before(m.now()) {
+		return v.Time()
+	}
+	return m.now()
 }
 
 // lastOfJobs makes the last function of a minion from the jobs that are left.
