@@ -30,6 +30,8 @@ func commands() []command {
 		{"backup", "copy the embedded store while it runs", runBackup},
 		{"restore", "make a store of a backup", runRestore},
 		{"schema", "print, apply or check the tables in Cassandra", runSchema},
+		{"slow", "the slowest calls of the daemon, step by step", runSlow},
+		{"explain", "what each tier holds of a job", runExplain},
 		{"doctor", "say what is wrong with a set-up and what to do", runDoctor},
 		{"version", "print the version", runVersion},
 	}

@@ -76,30 +76,40 @@ type running struct {
 // serve runs saltern serve until the test ends.
 func serve(t *testing.T) *running {
 	t.Helper()
+	return serveWith(t, "")
+}
+
+// serveWith is serve with a configuration file.
+func serveWith(t *testing.T, config string) *running {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "sc") // t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	return serveFrom(t, dir, filepath.Join(dir, "data"))
+	return serveFrom(t, dir, filepath.Join(dir, "data"), config)
 }
 
 // serveIn is serve on a store that is there.
 func serveIn(t *testing.T, data string) *running {
 	t.Helper()
-	return serveFrom(t, filepath.Dir(data), data)
+	return serveFrom(t, filepath.Dir(data), data, "")
 }
 
-func serveFrom(t *testing.T, dir, data string) *running {
+func serveFrom(t *testing.T, dir, data, config string) *running {
 	t.Helper()
 	r := &running{dir: dir, socket: filepath.Join(dir, filepath.Base(data)+".sock")}
+	file := filepath.Join(dir, "saltern.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	out := &notifier{ready: make(chan struct{})}
 	var stderr bytes.Buffer
 	var err error
 	ended := make(chan int, 1)
 	go func() {
-		ended <- cli.Main(ctx, []string{"serve", "--data-dir", data,
+		ended <- cli.Main(ctx, []string{"serve", "--config", file, "--data-dir", data,
 			"--listen", "unix:" + r.socket, "--http", "127.0.0.1:0"}, out, &stderr)
 	}()
 	t.Cleanup(func() {

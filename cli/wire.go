@@ -286,7 +286,7 @@ func (d *daemon) listenHTTP(c *configs.Config, log *slog.Logger) error {
 		return fmt.Errorf("http: %w (another address: --http HOST:PORT; none: --http off)", err)
 	}
 	d.http = server.NewHTTP(server.HTTPOptions{
-		Jobs: d.proxy, Telemetry: d.telemetry, Ready: d.isReady, Version: versionString(), Logger: log,
+		Jobs: d.proxy, Telemetry: d.telemetry, Explainer: d.proxy, Ready: d.isReady, Version: versionString(), Logger: log,
 	})
 	d.httpAddr = l.Addr().String()
 	d.http.Serve(l)

@@ -115,3 +115,6 @@ func (s *Store) StoreLost() {
 	default: // it will be seen to
 	}
 }
+
+// Pending is how many facts of a job wait for the store.
+func (s *Store) Pending(jid job.JID) int { return s.index.pending(jid) }

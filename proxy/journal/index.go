@@ -199,3 +199,13 @@ func (x *index) pendingReturns(
 	}
 	return in, x.whole(jid, j), true
 }
+
+// pending is how many facts of a job wait.
+func (x *index) pending(jid job.JID) int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if j := x.jobs[jid]; j != nil {
+		return j.facts
+	}
+	return 0
+}

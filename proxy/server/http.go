@@ -32,6 +32,8 @@ type HTTPOptions struct {
 	Jobs Reader
 	// Ready says why the daemon is not ready, nil when it is; default always ready.
 	Ready func() error
+	// Explainer says where a job is; nil where nobody can.
+	Explainer Explainer
 	// Telemetry takes the calls that were made, and has the metrics; nil for neither.
 	Telemetry *telemetry.Recorder
 	// Version is that of the daemon.
@@ -59,6 +61,8 @@ const (
 //	GET /healthz                   the process is alive
 //	GET /readyz                    it can answer; 503 with the reason when not
 //	GET /metrics                   metrics for Prometheus
+//	GET /v1/slow                   the slowest calls, or the latest slow ones, step by step
+//	GET /v1/explain/{jid}          what each tier holds of a job
 //	GET /v1/jobs                   jobs, newest first
 //	GET /v1/jobs/{jid}             one job with the first of its returns
 //	GET /v1/jobs/{jid}/returns     the returns alone
@@ -89,7 +93,11 @@ func NewHTTP(o HTTPOptions) *HTTP {
 	h.mux.HandleFunc("GET /healthz", h.health)
 	h.mux.HandleFunc("GET /readyz", h.ready)
 	if o.Telemetry != nil {
+		h.route("/v1/slow", h.listSlow)
 		h.mux.Handle("GET /metrics", o.Telemetry.Metrics.Handler())
+	}
+	if o.Explainer != nil {
+		h.route("/v1/explain/{jid}", h.explain)
 	}
 	h.route("/v1/jobs", h.listJobs)
 	h.route("/v1/jobs/{jid}", h.showJob)
@@ -147,7 +155,7 @@ func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.failAs(w, http.StatusMethodNotAllowed, errUnsupported, "only GET and HEAD are answered here")
 	default:
 		h.failAs(w, http.StatusNotFound, tiers.ErrNotFound,
-			"no such address: there are /v1/jobs, /v1/jobs/JID, /v1/jobs/JID/returns, /v1/minions, /v1/events, /metrics, /healthz and /readyz")
+			"no such address: there are /v1/jobs, /v1/jobs/JID, /v1/jobs/JID/returns, /v1/minions, /v1/events, /v1/slow, /v1/explain/JID, /metrics, /healthz and /readyz")
 	}
 }
 
