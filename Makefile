@@ -37,12 +37,13 @@ demo: build need-python ## a real Salt master and three minions on Saltern, unti
 # ---- the tests
 
 .PHONY: check
-check: need-go need-python ## format, vet, staticcheck, the table of imports, Python lint
+check: need-go need-python ## format, vet, staticcheck, the table of imports, alert rules, Python lint
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt -w is needed for: $$unformatted"; exit 1; }
 	CGO_ENABLED=0 go vet ./...
 	GOBIN=$(CURDIR)/bin go -C tools install tool
 	CGO_ENABLED=0 bin/staticcheck ./...
 	CGO_ENABLED=0 go test -count=1 -run '^TestImports' .
+	CGO_ENABLED=0 go -C tools/rules test -count=1 ./...
 	ruff=$(call pyenv,lint)/bin/ruff && "$$ruff" check . && "$$ruff" format --check .
 
 .PHONY: test
