@@ -32,6 +32,7 @@ func commands() []command {
 		{"schema", "print, apply or check the tables in Cassandra", runSchema},
 		{"slow", "the slowest calls of the daemon, step by step", runSlow},
 		{"explain", "what each tier holds of a job", runExplain},
+		{"log", "say or change from which level on the daemon logs", runLog},
 		{"doctor", "say what is wrong with a set-up and what to do", runDoctor},
 		{"version", "print the version", runVersion},
 	}

@@ -84,13 +84,19 @@ func serveConfig(args []string, stderr io.Writer) (*configs.Config, error) {
 }
 
 func newLogger(c configs.Log, w io.Writer) *slog.Logger {
-	var level slog.Level
+	level := &slog.LevelVar{}
 	_ = level.UnmarshalText([]byte(c.Level)) // Validate has seen it
 	o := &slog.HandlerOptions{Level: level}
 	if c.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, o))
+		return slog.New(leveled{slog.NewJSONHandler(w, o), level})
 	}
-	return slog.New(slog.NewTextHandler(w, o))
+	return slog.New(leveled{slog.NewTextHandler(w, o), level})
+}
+
+// leveled is a handler whose level can be changed, also under the loggers made of it.
+type leveled struct {
+	slog.Handler
+	level *slog.LevelVar
 }
 
 // defaultAddress is where the returner looks when nothing is configured.

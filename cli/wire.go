@@ -263,6 +263,9 @@ func (d *daemon) listen(c *configs.Config, log *slog.Logger) error {
 	if d.journal != nil {
 		o.Journal = d.journal
 	}
+	if h, is := log.Handler().(leveled); is {
+		o.LogLevel = h.level
+	}
 	if d.embedded != nil {
 		o.Backup = d.embedded
 	}

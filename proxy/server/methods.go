@@ -55,6 +55,9 @@ var methods = map[string]method{
 	"backup_read":  (*RPC).backupRead,
 	"backup_end":   (*RPC).backupEnd,
 
+	// For `saltern log`.
+	"log_level": (*RPC).logLevel,
+
 	// For `saltern journal`.
 	"journal_status":  (*RPC).journalStatus,
 	"journal_entries": (*RPC).journalEntries,

@@ -72,6 +72,7 @@ type RPCOptions struct {
 	Version   string // of the daemon
 	Namespace string
 	Logger    *slog.Logger
+	LogLevel  *slog.LevelVar // of Logger, where it can be changed
 }
 
 // RPC serves Salt's side: MessagePack-RPC on any number of listeners.
