@@ -16,7 +16,7 @@ type window struct {
 }
 
 const (
-	minuteSlices = 6
+	minuteSlices = 7 // the last one is being filled
 	sliceFor     = 10 * time.Second
 	// buckets4 reach from 1 µs to 18 minutes.
 	buckets4 = 4 * 30
@@ -53,6 +53,12 @@ func (w *window) add(now, took time.Duration) time.Duration {
 
 // turn goes to the slice of now and looks at the minute before.
 func (w *window) turn(now time.Duration) {
+	// What is older than a minute goes first: after a pause there is nothing to go by.
+	passed := min(1+int(max(now-w.until, 0)/sliceFor), minuteSlices)
+	for range passed {
+		w.at = (w.at + 1) % minuteSlices
+		clear(w.slices[w.at][:])
+	}
 	total, counts := 0, [buckets4]int{}
 	for i := range w.slices {
 		for b, n := range w.slices[i] {
@@ -67,13 +73,6 @@ func (w *window) turn(now time.Duration) {
 			left -= counts[i]
 		}
 		w.p99 = above(i)
-	}
-	for passed := 1 + int(max(now-w.until, 0)/sliceFor); passed > 0; passed-- {
-		w.at = (w.at + 1) % minuteSlices
-		clear(w.slices[w.at][:])
-		if passed > minuteSlices {
-			passed = minuteSlices
-		}
 	}
 	w.until = now + sliceFor
 }
