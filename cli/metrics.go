@@ -5,6 +5,7 @@ import (
 
 	"saltern/policy"
 	"saltern/proxy"
+	"saltern/proxy/backplane"
 	"saltern/proxy/journal"
 	"saltern/telemetry"
 	"saltern/tiers/cassandra"
@@ -171,6 +172,27 @@ func redisSources(t *redis.Tier) []telemetry.Source {
 			func(s redis.Stats) uint32 { return s.Pool.Timeouts }),
 		pool("saltern_redis_pool_stale_total", "Connections that were given up.",
 			func(s redis.Stats) uint32 { return s.Pool.StaleConns }),
+	}
+}
+
+func backplaneSources(b *backplane.Backplane) []telemetry.Source {
+	return []telemetry.Source{
+		{
+			Name: "saltern_backplane_entries_total", Labels: []string{"kind"},
+			Help: "Entries of the backplane, beats included: sent, received, or malformed.",
+			Read: func(e emit) {
+				s := b.Stats()
+				e(float64(s.Published), "sent")
+				e(float64(s.Received), "received")
+				e(float64(s.Malformed), "malformed")
+			},
+		},
+		counter("saltern_backplane_evicted_total", "Jobs that the daemons of other masters wrote to.",
+			func() uint64 { return b.Stats().Evicted }),
+		counter("saltern_backplane_gaps_total", "Gaps after which all that is held may be old.",
+			func() uint64 { return b.Stats().Gaps }),
+		gauge("saltern_backplane_lag_seconds", "How long ago the last entry was sent that came back: its delay.",
+			func() float64 { return b.Stats().Lag.Seconds() }),
 	}
 }
 

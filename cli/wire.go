@@ -136,7 +136,7 @@ func (d *daemon) openRedis(c *configs.Config, log *slog.Logger, o *proxy.Options
 	if err != nil {
 		return err
 	}
-	o.Backplane, err = backplane.New(backplane.Options{
+	b, err := backplane.New(backplane.Options{
 		Client: t.Client(),
 		Key:    fmt.Sprintf("saltern:%s:backplane", c.Namespace),
 		Origin: cmp.Or(c.Master, "saltern"),
@@ -147,10 +147,11 @@ func (d *daemon) openRedis(c *configs.Config, log *slog.Logger, o *proxy.Options
 	if err != nil {
 		return errors.Join(err, t.Close())
 	}
+	o.Backplane = b
 	guarded := proxy.Guard(t, d.guardOptions(t.Name(), c.Redis.Timeout.Std(), log))
 	d.guarded = append(d.guarded, guarded)
 	o.Shared = []tiers.Tier{guarded}
-	d.telemetry.Metrics.Add(redisSources(t)...)
+	d.telemetry.Metrics.Add(slices.Concat(redisSources(t), backplaneSources(b))...)
 	return nil
 }
 
