@@ -35,8 +35,14 @@ def jid_of(number):
 
 def load_of(jid, number):
     load = {
-        "cmd": "publish", "tgt": "web*", "tgt_type": "glob", "jid": jid, "user": "sudo_alice", "ret": "",
-        "fun": "state.apply", "arg": ["it's ''fine''", {"__kwarg__": True, "test": True}],
+        "cmd": "publish",
+        "tgt": "web*",
+        "tgt_type": "glob",
+        "jid": jid,
+        "user": "sudo_alice",
+        "ret": "",
+        "fun": "state.apply",
+        "arg": ["it's ''fine''", {"__kwarg__": True, "test": True}],
         "kwargs": {"delimiter": ":", "metadata": {"ticket": number, "name": "Zoë \u2603 \U0001f600"}},
     }
     if number % 10 == 1:
@@ -46,21 +52,38 @@ def load_of(jid, number):
 
 def result_of(number, minion, kind):
     results = [
-        True, None, "it's 'here' and ''there''", 3.0, -7, 2**63, 2**70, [], {}, "", float("inf"),
+        True,
+        None,
+        "it's 'here' and ''there''",
+        3.0,
+        -7,
+        2**63,
+        2**70,
+        [],
+        {},
+        "",
+        float("inf"),
         {"a": {"b": [1, 2.5, None, "\x00\x1b[0m"]}, "10": "ten"},
         {"file_|-motd_|-/etc/motd_|-managed": {"__run_num__": 0, "result": False, "comment": "'", "changes": {}}},
         "x" * 70_000,
     ]
     if kind == "local_cache":
-        results += [b"\x00\xff\x8b", {1: "one", None: 2},
-                    datetime.datetime(2026, 12, 5, 1, 2, 3, 4)]
+        results += [b"\x00\xff\x8b", {1: "one", None: 2}, datetime.datetime(2026, 12, 5, 1, 2, 3, 4)]
     return results[(number + len(minion)) % len(results)]
 
 
 def return_of(jid, minion, number, kind):
     ret = {
-        "cmd": "_return", "id": minion, "jid": jid, "fun": "state.apply", "fun_args": ["it's"], "success": True,
-        "return": result_of(number, minion, kind), "retcode": 0, "_stamp": "2026-12-05T10:11:12.131415", "out": "nested",
+        "cmd": "_return",
+        "id": minion,
+        "jid": jid,
+        "fun": "state.apply",
+        "fun_args": ["it's"],
+        "success": True,
+        "return": result_of(number, minion, kind),
+        "retcode": 0,
+        "_stamp": "2026-12-05T10:11:12.131415",
+        "out": "nested",
     }
     if number % 7 == 0:
         ret |= {"retcode": 2, "success": False}
@@ -169,10 +192,8 @@ def main():
     if do == "write":
         write(kind, old)
         return 0
-    if "other" in given:  # another folder of the same kind
-        new = loaded(kind, {**given, "opts": given["other"]})
-    else:
-        new = loaded("saltern", given)
+    # Another folder of the same kind, or Saltern.
+    new = loaded(kind, {**given, "opts": given["other"]}) if "other" in given else loaded("saltern", given)
     return compare(kind, old, new)
 
 
