@@ -58,12 +58,17 @@ test-long: ## what is longer: a million jobs, 50 kills, long faults
 bench-returner: build need-python ## saltern and local_cache in one run, driven as a master's workers do
 	@env=$(call pyenv,salt-$(SALT)) && "$$env/bin/python" bench/returner_bench.py --saltern bin/saltern --returner $(RETURNER)
 
+.PHONY: conformance
+conformance: build need-python need-shared ## every returner through the same calls, and Salt's own tests; an hour; writes docs/compatibility.md
+	@env=$(call pyenv,salt-$(SALT)) && cd salt && SALTERN_BIN=$(CURDIR)/bin/saltern "$$env/bin/python" -m conformance \
+		$(if $(QUICK),,--own) --when "$$(date '+%-d %B %Y')" --page ../docs/compatibility.md
+
 # The parts of make test, two at a time. Real Salts come last and are timed: they wait for what compiles. A part that
 # fails stops nothing but what needs it; tools/parts knows of it.
 e2e = SALTERN_BIN=$(CURDIR)/bin/saltern go test -count=1 -v
 
-.PHONY: test-parts part-build part-check part-go part-shared part-e2e part-salts-own part-kill part-cluster part-moving
-test-parts: part-check part-go part-shared $(SALTS:%=part-python-%) part-e2e part-salts-own part-kill part-cluster part-moving
+.PHONY: test-parts part-build part-check part-go part-shared part-e2e part-salts-own part-kill part-cluster part-moving part-conformance
+test-parts: part-check part-go part-shared $(SALTS:%=part-python-%) part-e2e part-salts-own part-kill part-cluster part-moving part-conformance
 
 part-build: need-go need-python need-gcc
 	@tools/part build $(MAKE) --no-print-directory build
@@ -97,6 +102,9 @@ part-cluster: part-build need-shared | part-shared part-kill part-salts-own
 
 part-moving: part-build $(SALTS:%=part-env-%) need-shared | part-cluster
 	-@tools/part moving sh -c '$(e2e) -timeout 10m ./e2e/moving'
+
+part-conformance: part-build $(SALTS:%=part-env-%) | part-kill
+	-@tools/part conformance sh -c 'cd salt && SALTERN_BIN=$(CURDIR)/bin/saltern $(call pyenv,salt-$(SALT))/bin/python -m conformance local_cache saltern "saltern 3006"'
 
 .PHONY: test-long-parts part-long-go part-long-e2e
 test-long-parts: part-long-go part-long-e2e
